@@ -1,0 +1,31 @@
+package core
+
+import "time"
+
+// EventType names what happened, as noun.verb.
+type EventType string
+
+// The event types.
+const (
+	EventSandboxCreating EventType = "sandbox.creating"
+	EventSandboxRunning  EventType = "sandbox.running"
+	EventSandboxFailed   EventType = "sandbox.failed"
+	EventSandboxDeleted  EventType = "sandbox.deleted"
+	EventExecStarted     EventType = "exec.started"
+	EventExecEnded       EventType = "exec.ended"
+	EventTemplateReady   EventType = "template.ready"
+	EventTemplateFailed  EventType = "template.failed"
+)
+
+// Event is one thing that happened to a tenant's property. It commits in the transaction that made it true.
+type Event struct {
+	// Seq rises by one per tenant, without gaps.
+	Seq     int64
+	Tenant  TenantID
+	Sandbox SandboxID
+	Type    EventType
+	At      time.Time
+	Actor   Actor
+	// Data holds a few string facts, such as state, reason or exec_id.
+	Data map[string]string
+}

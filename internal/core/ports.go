@@ -1,0 +1,155 @@
+package core
+
+import (
+	"context"
+	"io"
+	"net"
+	"time"
+)
+
+// Clock tells the time. Tests hand in a fake one.
+type Clock interface {
+	Now() time.Time
+	// After returns a channel that receives once d has passed.
+	After(d time.Duration) <-chan time.Time
+}
+
+// SystemClock is the machine's own clock.
+type SystemClock struct{}
+
+// Now returns the current time in UTC.
+func (SystemClock) Now() time.Time { return time.Now().UTC() }
+
+// After waits for d.
+func (SystemClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// NodeSpec is everything a node needs to run a sandbox. It is rebuilt from the store at every start.
+type NodeSpec struct {
+	Sandbox     SandboxID
+	Tenant      TenantID
+	Incarnation int64
+	Epoch       int64
+	Template    TemplateID
+	Config      TemplateConfig
+	Hostname    string
+	Resources   Resources
+	Env         map[string]string
+}
+
+// NodeSandbox is a sandbox as a node finds it: what exists, not what is wanted.
+type NodeSandbox struct {
+	Sandbox     SandboxID
+	Incarnation int64
+	Epoch       int64
+	// Running says that its sentry answers.
+	Running bool
+}
+
+// NodeExit tells that a sandbox's machine ended without being asked to.
+type NodeExit struct {
+	Sandbox     SandboxID
+	Incarnation int64
+	// Reason is safe to show.
+	Reason string
+}
+
+// NodeCapacity is what a node has and what is promised of it.
+type NodeCapacity struct {
+	MemoryBytes         int64
+	MemoryReservedBytes int64
+	Sandboxes           int
+	MaxSandboxes        int
+	DiskBytes           int64
+	DiskFreeBytes       int64
+}
+
+// Node is one machine that runs sandboxes. Commands for different sandboxes run in parallel; the caller serialises
+// those of one sandbox. Every method may be repeated: a command that has been carried out already succeeds.
+type Node interface {
+	// Reserve promises resources to a sandbox, atomically: either all of it or an exhausted error and nothing. A second
+	// reservation by the same sandbox replaces the first.
+	Reserve(id SandboxID, r Resources) error
+	// Release gives a reservation back. Delete releases by itself.
+	Release(id SandboxID)
+	// Create clones the template's tree and starts a sandbox whose guest agent has answered. On any error nothing of
+	// it is left. It needs a reservation. Canceling ctx undoes what was begun.
+	Create(ctx context.Context, spec NodeSpec) error
+	// Delete ends and removes a sandbox in any condition. What can't be reclaimed at once is reclaimed later.
+	Delete(ctx context.Context, id SandboxID) error
+	// Guest returns the way to a running sandbox's guest agent, unavailable if it does not run.
+	Guest(id SandboxID) (Guest, error)
+	// Metrics reports what a running sandbox uses.
+	Metrics(ctx context.Context, id SandboxID) (SandboxMetrics, error)
+	// List returns the sandboxes that exist here.
+	List(ctx context.Context) ([]NodeSandbox, error)
+	// Exits delivers sandboxes that ended by themselves until the node closes.
+	Exits() <-chan NodeExit
+	// Sweep sets trees aside, and reclaims processes and mounts, of sandboxes that are not in known.
+	Sweep(ctx context.Context, known map[SandboxID]bool) error
+	// ImportTemplate makes a frozen tree for the template by calling fill with an empty directory. The tree's digest
+	// and size are returned. An import that was cut off leaves nothing.
+	ImportTemplate(ctx context.Context, id TemplateID, fill func(ctx context.Context, dir string) error) (TreeInfo, error)
+	// HasTemplate reports whether the template's tree is complete here.
+	HasTemplate(ctx context.Context, id TemplateID) (bool, error)
+	// DeleteTemplate removes the template's tree.
+	DeleteTemplate(ctx context.Context, id TemplateID) error
+	// Capacity tells what the node has and has promised.
+	Capacity(ctx context.Context) (NodeCapacity, error)
+}
+
+// TreeInfo describes a frozen tree.
+type TreeInfo struct {
+	// Digest is the sha256 of the canonical listing: sorted paths with type, mode, owner, size and content digest.
+	Digest    string
+	SizeBytes int64
+	Files     int64
+}
+
+// Guest is one sandbox's guest agent. Everything that comes back from it is hostile: sizes are bounded and names are
+// bytes. An error with CodeUnavailable means that the agent or its sandbox is gone or does not answer.
+type Guest interface {
+	// Ping makes a round trip without starting a process.
+	Ping(ctx context.Context) error
+	// Exec starts a process and follows it from its first byte. The stream holds the process back while the caller is
+	// slow, within bounds; closing it lets the process go on.
+	Exec(ctx context.Context, id ExecID, spec ExecSpec) (ExecStream, error)
+	// Attach follows an exec's output from an offset; an offset that the ring no longer holds yields a gap first.
+	Attach(ctx context.Context, id ExecID, from int64) (ExecStream, error)
+	GetExec(ctx context.Context, id ExecID) (Exec, error)
+	ListExecs(ctx context.Context) ([]Exec, error)
+	// Signal sends a signal by name ("SIGTERM") to the exec's whole group.
+	Signal(ctx context.Context, id ExecID, signal string) error
+	// Cancel kills the exec's whole group; its outcome is canceled.
+	Cancel(ctx context.Context, id ExecID) error
+	Resize(ctx context.Context, id ExecID, rows, cols uint16) error
+	// WriteStdin appends to a running exec's input; end closes it afterwards.
+	WriteStdin(ctx context.Context, id ExecID, data []byte, end bool) error
+	// Acknowledge lets the agent forget the records of ended execs.
+	Acknowledge(ctx context.Context, ids []ExecID) error
+
+	Stat(ctx context.Context, path string) (FileInfo, error)
+	// ListFiles returns a directory's entries in name order, at most limit, after the name `after`.
+	ListFiles(ctx context.Context, path, after string, limit int) ([]FileInfo, error)
+	// ReadFile returns content from offset, at most length bytes (length < 0: to the end), with the file's info.
+	ReadFile(ctx context.Context, path string, offset, length int64) (FileInfo, io.ReadCloser, error)
+	// WriteFile writes a whole file from r. Until it returns nil the old content stands.
+	WriteFile(ctx context.Context, path string, opts WriteOptions, r io.Reader) (FileInfo, error)
+	Mkdir(ctx context.Context, path string, opts WriteOptions) error
+	Move(ctx context.Context, from, to string) error
+	Remove(ctx context.Context, path string, opts RemoveOptions) error
+	// DialPort connects to a TCP port on the sandbox's own loopback.
+	DialPort(ctx context.Context, port uint16) (net.Conn, error)
+}
+
+// ExecStream is one caller's view of an exec.
+type ExecStream interface {
+	// Recv returns the next message. The last one has kind ended, after which Recv returns io.EOF. If the agent or
+	// sandbox goes away first, the last message is ended with outcome lost.
+	Recv() (ExecMessage, error)
+	SendStdin(data []byte) error
+	CloseStdin() error
+	Signal(name string) error
+	Resize(rows, cols uint16) error
+	// Close stops following. The process goes on.
+	Close() error
+}

@@ -1,0 +1,71 @@
+package core
+
+import "time"
+
+// Resources are the limits of one sandbox. They are set from outside and cannot be raised inside.
+type Resources struct {
+	// VCPUs limits processor time to so many cores.
+	VCPUs float64
+	// MemoryBytes limits the memory of everything inside the sandbox, in bytes.
+	MemoryBytes int64
+	// DiskBytes limits what the sandbox itself writes to its tree since it was cloned, in bytes.
+	// Zero means no limit of its own.
+	DiskBytes int64
+}
+
+// Sandbox is one isolated machine of one tenant, as the store knows it.
+type Sandbox struct {
+	ID     SandboxID
+	Tenant TenantID
+	// Name is unique among the tenant's live sandboxes; empty if the caller gave none.
+	Name string
+	// Template is the exact template version it was cloned from; TemplateName is what the caller asked for.
+	Template     TemplateID
+	TemplateName string
+
+	State State
+	// Operation is the one durable operation under way; empty if none is.
+	Operation OperationKind
+	// OperationSince is when Operation began; zero if there is none.
+	OperationSince time.Time
+	// Incarnation rises whenever the sandbox's processes start anew; a command that carries an older one is refused.
+	Incarnation int64
+	// Node and Epoch are the lease under which it runs.
+	Node  NodeID
+	Epoch int64
+
+	Persistent bool
+	Resources  Resources
+	Env        map[string]string
+	Labels     map[string]string
+
+	CreatedAt time.Time
+	StartedAt time.Time
+	// ExpiresAt is when the ttl ends it; zero means never, which only a persistent sandbox may have.
+	ExpiresAt time.Time
+	DeletedAt time.Time
+
+	// Failure says in public words why State is failed.
+	Failure string
+}
+
+// SandboxSpec is what a caller asks for at create.
+type SandboxSpec struct {
+	Name       string
+	Template   string
+	Persistent bool
+	// TTL is the age at which it is deleted; zero means the server's default for an ephemeral one and none for a
+	// persistent one.
+	TTL       time.Duration
+	Resources Resources
+	Env       map[string]string
+	Labels    map[string]string
+}
+
+// Actor says who caused an event: a key, or the system itself.
+type Actor struct {
+	// Kind is "key" or "system".
+	Kind string `json:"kind"`
+	// ID is the key's id or the name of the rule, such as "ttl".
+	ID string `json:"id"`
+}

@@ -1,0 +1,110 @@
+// Package disk is the contract of copy-on-write trees: where templates, sandboxes and later checkpoints keep files.
+//
+// A tree is a directory that can be cloned in constant time. A writable tree becomes immutable by Freeze; a clone of a
+// frozen tree is writable. The package knows nothing of sandboxes: a tree has a kind and an opaque id. Drivers live below
+// (btrfs, fake); disktest is the suite that all of them pass.
+package disk
+
+import (
+	"context"
+	"regexp"
+	"time"
+
+	"shoal/internal/core"
+)
+
+// Kind says what a tree serves, and so where it is listed.
+type Kind string
+
+// The kinds of tree.
+const (
+	KindTemplate   Kind = "template"
+	KindSandbox    Kind = "sandbox"
+	KindCheckpoint Kind = "checkpoint"
+)
+
+// Ref names a tree.
+type Ref struct {
+	Kind Kind
+	ID   string
+}
+
+var refID = regexp.MustCompile(`^[a-z][a-z0-9]{0,62}$`)
+
+// Check returns an invalid error unless the reference is well formed: it becomes a path.
+func (r Ref) Check() error {
+	switch r.Kind {
+	case KindTemplate, KindSandbox, KindCheckpoint:
+	default:
+		return core.Errorf(core.CodeInvalid, "unknown kind of tree")
+	}
+	if !refID.MatchString(r.ID) {
+		return core.Errorf(core.CodeInvalid, "malformed id of a tree")
+	}
+	return nil
+}
+
+// Tree is one tree as the driver lists it.
+type Tree struct {
+	Ref    Ref
+	Frozen bool
+	// Complete is false for a tree whose Create was never followed by Freeze: a cut-off import.
+	Complete bool
+}
+
+// Capabilities says what a driver can do here. What it can't answers core.CodeUnsupported.
+type Capabilities struct {
+	// Quota says that CloneOptions.LimitBytes is enforced, and Usage can tell exclusive bytes.
+	Quota bool
+	// QuotaReason says in plain words why Quota is false and what would mend it.
+	QuotaReason string
+}
+
+// CloneOptions are the options of a clone.
+type CloneOptions struct {
+	// LimitBytes bounds what the clone itself may write since its making; writing more gives ENOSPC or EDQUOT inside
+	// it and nowhere else. Zero means no limit. A driver without quotas refuses any other value.
+	LimitBytes int64
+}
+
+// Usage is what a tree holds.
+type Usage struct {
+	// WrittenBytes is what the tree keeps of its own writes since its clone; -1 where the driver can't tell.
+	WrittenBytes int64
+}
+
+// Space is what the whole store of trees has.
+type Space struct {
+	// TotalBytes is what it may grow to, FreeBytes what can still be written, AllocatedBytes what is taken from the host.
+	TotalBytes, FreeBytes, AllocatedBytes int64
+}
+
+// Driver keeps trees. All methods may be used from many goroutines; calls on one tree are serialised by the caller.
+//
+// Every method is atomic across a crash: after a restart a tree is there whole or not at all, except that a tree under
+// Create is listed as not Complete. Nothing is durable before Sync or Freeze has returned, but the making and removing of
+// trees is.
+type Driver interface {
+	Capabilities() Capabilities
+	// Create makes an empty writable tree and returns its host path. It fails with exists if there is one.
+	Create(ctx context.Context, ref Ref) (path string, err error)
+	// Freeze makes a tree immutable and durable. It is idempotent.
+	Freeze(ctx context.Context, ref Ref) error
+	// Clone makes a writable tree that starts with from's files, and returns its host path. from must be frozen.
+	Clone(ctx context.Context, from, to Ref, opts CloneOptions) (path string, err error)
+	// Path returns the host path of a tree, not_found if there is none.
+	Path(ref Ref) (string, error)
+	// Delete removes a tree: it is gone for every method when Delete returns, its space is reclaimed in the background.
+	// Deleting what is not there succeeds. Trees cloned from it are not touched.
+	Delete(ctx context.Context, ref Ref) error
+	// Quarantine sets a tree aside, out of List and the way, for at least the time that PurgeQuarantine is given. It keeps
+	// what a lost record would otherwise destroy.
+	Quarantine(ctx context.Context, ref Ref) error
+	// PurgeQuarantine removes what was set aside longer ago than age, and returns how many trees that was.
+	PurgeQuarantine(ctx context.Context, age time.Duration) (int, error)
+	List(ctx context.Context) ([]Tree, error)
+	Usage(ctx context.Context, ref Ref) (Usage, error)
+	Space(ctx context.Context) (Space, error)
+	// Close stops background work. It leaves mounted what running sandboxes use.
+	Close() error
+}

@@ -1,0 +1,44 @@
+package failpoint
+
+// The points, named package.operation.place.
+const (
+	ControlCreateRecorded  = "control.create.recorded"
+	ControlCreateNodeDone  = "control.create.node-done"
+	ControlCreateCommitted = "control.create.committed"
+	ControlDeleteRecorded  = "control.delete.recorded"
+	ControlDeleteNodeDone  = "control.delete.node-done"
+	ControlDeleteCommitted = "control.delete.committed"
+	ControlExecRecorded    = "control.exec.recorded"
+	ControlExecStarted     = "control.exec.started"
+	ControlExecEnded       = "control.exec.ended"
+
+	NodeCreateJournaled  = "node.create.journaled"
+	NodeCreateCloned     = "node.create.cloned"
+	NodeCreateAttached   = "node.create.attached"
+	NodeCreateRunDir     = "node.create.run-dir"
+	NodeCreateIsolated   = "node.create.isolated"
+	NodeCreateStarted    = "node.create.started"
+	NodeCreateConfigured = "node.create.configured"
+	NodeCreateReady      = "node.create.ready"
+	NodeDeleteBegun      = "node.delete.begun"
+	NodeDeleteKilled     = "node.delete.killed"
+	NodeDeleteDetached   = "node.delete.detached"
+	NodeDeleteTreeGone   = "node.delete.tree-gone"
+	NodeDeleteRunDirGone = "node.delete.run-dir-gone"
+	NodeImportCreated    = "node.import.created"
+	NodeImportFilled     = "node.import.filled"
+	NodeImportFrozen     = "node.import.frozen"
+)
+
+// Names lists every point.
+func Names() []string {
+	return []string{
+		ControlCreateRecorded, ControlCreateNodeDone, ControlCreateCommitted,
+		ControlDeleteRecorded, ControlDeleteNodeDone, ControlDeleteCommitted,
+		ControlExecRecorded, ControlExecStarted, ControlExecEnded,
+		NodeCreateJournaled, NodeCreateCloned, NodeCreateAttached, NodeCreateRunDir, NodeCreateIsolated,
+		NodeCreateStarted, NodeCreateConfigured, NodeCreateReady,
+		NodeDeleteBegun, NodeDeleteKilled, NodeDeleteDetached, NodeDeleteTreeGone, NodeDeleteRunDirGone,
+		NodeImportCreated, NodeImportFilled, NodeImportFrozen,
+	}
+}

@@ -1,0 +1,105 @@
+// Package store is the contract of what Shoal remembers: tenants' sandboxes, templates, keys, execs and events, and who
+// holds the lease of each sandbox.
+//
+// The store says what is wanted; a node's journal says what exists. Drivers live below (sqlite); storetest is the suite
+// that all of them pass. SQL is spoken only below this package.
+package store
+
+import (
+	"context"
+	"time"
+
+	"shoal/internal/core"
+)
+
+// Store keeps records. All methods may be used from many goroutines.
+//
+// Transactions: fn may be run more than once, so it must not have effects of its own. It sees its own writes. What it
+// returns is what Update returns; any error rolls back. Everything read in View or Update is one consistent moment.
+type Store interface {
+	// View runs fn in a read-only transaction.
+	View(ctx context.Context, fn func(Reader) error) error
+	// Update runs fn in a read-write transaction, one at a time. When it returns nil the changes survive power loss.
+	Update(ctx context.Context, fn func(Tx) error) error
+	// UpdateRelaxed is Update without waiting for the disk: the changes survive a kill of the process, and may be lost with
+	// the machine's power. It is for records that are worthless after a power loss, such as those of running execs.
+	UpdateRelaxed(ctx context.Context, fn func(Tx) error) error
+	Close() error
+}
+
+// Page asks for part of a list. Lists are in a stable order, newest first for sandboxes, oldest first for events.
+type Page struct {
+	// Cursor is what a previous page returned; empty starts at the beginning.
+	Cursor string
+	// Limit is the greatest number of records, 1 to 1000.
+	Limit int
+}
+
+// SandboxFilter selects sandboxes. A zero field selects nothing out; Labels must all match, and a filter that matches
+// nothing returns nothing.
+type SandboxFilter struct {
+	States []core.State
+	Labels map[string]string
+	// IncludeDeleted also returns sandboxes that are deleted and not yet forgotten.
+	IncludeDeleted bool
+}
+
+// Reader reads records. A record that is not there, or belongs to another tenant, is not_found.
+type Reader interface {
+	// Sandbox finds a sandbox that isn't deleted, by id or by name, of one tenant.
+	Sandbox(tenant core.TenantID, idOrName string) (core.Sandbox, error)
+	// SandboxByID finds a sandbox of any tenant, deleted ones too. It is for the reconcile loop, never for a caller.
+	SandboxByID(id core.SandboxID) (core.Sandbox, error)
+	ListSandboxes(tenant core.TenantID, filter SandboxFilter, page Page) (list []core.Sandbox, next string, err error)
+	// AllSandboxes returns every sandbox of every tenant that is not deleted, or is deleted with its delete operation still
+	// under way. It is for the reconcile loop.
+	AllSandboxes() ([]core.Sandbox, error)
+	// NextExpiry returns the earliest ExpiresAt of the sandboxes that are not deleted; ok is false if none has one.
+	NextExpiry() (at time.Time, ok bool, err error)
+	// Expired returns the sandboxes, not deleted, whose ExpiresAt is not after now.
+	Expired(now time.Time) ([]core.Sandbox, error)
+
+	// Template finds the newest ready version by name, or any version by id, that the tenant may use: its own, or a
+	// public one of the system. Its own wins.
+	Template(tenant core.TenantID, idOrName string) (core.Template, error)
+	ListTemplates(tenant core.TenantID, page Page) (list []core.Template, next string, err error)
+	// TemplatesInState returns the templates of every tenant in a state. It is for the reconcile loop.
+	TemplatesInState(state core.TemplateState) ([]core.Template, error)
+
+	Exec(sandbox core.SandboxID, id core.ExecID) (core.Exec, error)
+	ListExecs(sandbox core.SandboxID, page Page) (list []core.Exec, next string, err error)
+
+	// Events returns a tenant's events after a sequence number, oldest first; sandbox may be empty for all. oldest is the
+	// first sequence number that is still kept.
+	Events(tenant core.TenantID, sandbox core.SandboxID, after int64, limit int) (list []core.Event, oldest int64, err error)
+
+	KeyByHash(hash string) (core.Key, error)
+	// Setting reads a small value of the server itself, such as the node's id; not_found if it was never put.
+	Setting(name string) (string, error)
+}
+
+// Tx reads and writes.
+type Tx interface {
+	Reader
+	// PutSandbox inserts or replaces a sandbox. A name that another live sandbox of the tenant has gives conflict, an id that
+	// was ever used by another tenant gives conflict.
+	PutSandbox(core.Sandbox) error
+	// ForgetSandboxes removes the records of sandboxes deleted before t, with their execs. Their ids stay reserved.
+	ForgetSandboxes(before time.Time) (int, error)
+
+	// PutTemplate inserts or replaces a template version. A new one (Version 0) gets the next version of its name.
+	PutTemplate(core.Template) (core.Template, error)
+
+	PutExec(core.Exec) error
+	// LoseExecs ends every exec of a sandbox that has no outcome as lost, and returns them.
+	LoseExecs(sandbox core.SandboxID, at time.Time) ([]core.Exec, error)
+
+	// AppendEvent gives the event the tenant's next sequence number and keeps at most the newest KeepEvents of the tenant.
+	AppendEvent(core.Event) (core.Event, error)
+
+	PutKey(core.Key) error
+	PutSetting(name, value string) error
+}
+
+// KeepEvents is how many events are kept per tenant.
+const KeepEvents = 100_000
