@@ -7,6 +7,8 @@ package control
 
 import (
 	"context"
+	"log/slog"
+	"sync"
 	"time"
 
 	"shoal/internal/core"
@@ -20,90 +22,121 @@ type Principal struct {
 	Admin  bool
 }
 
-// SandboxPatch changes a sandbox. A nil field is left as it is.
-type SandboxPatch struct {
-	// TTL counts from now; zero takes the ttl away, which only a persistent sandbox allows.
-	TTL    *time.Duration
-	Labels *map[string]string
+// Config is what the use cases need.
+type Config struct {
+	Store  store.Store
+	Node   core.Node
+	NodeID core.NodeID
+	Limits Limits
+	// Build fills the tree of a template that the server makes itself, by the name of its recipe.
+	Build TemplateBuilder
+	// Bootstrap names the templates to have, in the order in which they are made.
+	Bootstrap []string
+	Clock     core.Clock
+	Logger    *slog.Logger
+	// Observer is told of what happens, for metrics. It may be nil.
+	Observer Observer
+}
+
+// Observer is told of what happens. Its methods must not block.
+type Observer interface {
+	// SandboxCreated reports the time of one create that went well.
+	SandboxCreated(template string, took time.Duration)
+	// SandboxCreateFailed reports a create that failed with a code.
+	SandboxCreateFailed(code core.Code)
+	// SandboxDeleted reports the time from the call to the acknowledgement.
+	SandboxDeleted(took time.Duration)
+	// ExecEnded reports how an exec ended.
+	ExecEnded(outcome core.Outcome, took time.Duration)
 }
 
 // Service is the use cases.
-type Service struct{}
+//
+// Durable: everything in the store. Process-only: the commands under way, the exec watchers and the waiters for events.
+type Service struct {
+	cfg      Config
+	store    store.Store
+	node     core.Node
+	clock    core.Clock
+	log      *slog.Logger
+	commands *commands
+	watchers *watchers
+	waiters  *waiters
+	// wakeExpiry tells the ttl loop that an earlier deadline may have come.
+	wakeExpiry chan struct{}
 
-var errTODO = core.Errorf(core.CodeUnsupported, "not yet")
-
-func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, error) {
-	return Principal{}, errTODO
+	// stop ends the loops and the background work; wg waits for it.
+	stop context.Context
+	end  context.CancelFunc
+	wg   sync.WaitGroup
 }
+
+// New returns the use cases. Nothing happens before Start.
+func New(cfg Config) *Service {
+	if cfg.Clock == nil {
+		cfg.Clock = core.SystemClock{}
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = noObserver{}
+	}
+	stop, end := context.WithCancel(context.Background()) // the lifetime of the loops, ended by Close
+	s := &Service{
+		cfg: cfg, store: cfg.Store, node: cfg.Node, clock: cfg.Clock, log: cfg.Logger,
+		commands: newCommands(), waiters: newWaiters(), wakeExpiry: make(chan struct{}, 1), stop: stop, end: end,
+	}
+	s.watchers = newWatchers(s)
+	return s
+}
+
+// Start repairs what a restart cut off, applies the ttls that passed meanwhile, and starts the loops. No call may be made
+// before it returns.
+func (s *Service) Start(ctx context.Context) error {
+	if err := s.reconcile(ctx); err != nil {
+		return err
+	}
+	s.goLoop(s.expiryLoop)
+	s.goLoop(s.exitLoop)
+	s.goLoop(s.forgetLoop)
+	s.goLoop(s.bootstrapLoop)
+	return nil
+}
+
+// Close ends the loops and waits for background work; sandboxes go on. Deletes that were not finished go on at the next
+// Start.
+func (s *Service) Close() error {
+	s.end()
+	s.wg.Wait()
+	return nil
+}
+
+func (s *Service) goLoop(loop func(ctx context.Context)) {
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		loop(s.stop)
+	}()
+}
+
+// background runs work that must outlive the call that caused it, until Close.
+func (s *Service) background(work func(ctx context.Context)) { s.goLoop(work) }
 
 // Ready returns nil when sandboxes can be created, or says what is still missing.
-func (s *Service) Ready(ctx context.Context) error { return errTODO }
-
-func (s *Service) CreateSandbox(ctx context.Context, p Principal, spec core.SandboxSpec) (core.Sandbox, error) {
-	return core.Sandbox{}, errTODO
-}
-func (s *Service) GetSandbox(ctx context.Context, p Principal, ref string) (core.Sandbox, error) {
-	return core.Sandbox{}, errTODO
-}
-func (s *Service) ListSandboxes(ctx context.Context, p Principal, f store.SandboxFilter, page store.Page) ([]core.Sandbox, string, error) {
-	return nil, "", errTODO
-}
-func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, patch SandboxPatch) (core.Sandbox, error) {
-	return core.Sandbox{}, errTODO
-}
-func (s *Service) DeleteSandbox(ctx context.Context, p Principal, ref string) error { return errTODO }
-
-// Exec starts a process and returns its record and, unless spec.Detach, the stream that follows it (else nil).
-func (s *Service) Exec(ctx context.Context, p Principal, ref string, spec core.ExecSpec) (core.Exec, core.ExecStream, error) {
-	return core.Exec{}, nil, errTODO
+func (s *Service) Ready(ctx context.Context) error {
+	if len(s.cfg.Bootstrap) == 0 {
+		return nil
+	}
+	_, err := s.template(ctx, core.DefaultTenant, s.cfg.Bootstrap[0])
+	return err
 }
 
-// RunExec starts a process, waits for its end and returns its output, at most limit bytes of each stream. stdin may be nil.
-// If ctx ends first the process goes on and the error is canceled.
-func (s *Service) RunExec(ctx context.Context, p Principal, ref string, spec core.ExecSpec, stdin []byte, limit int) (core.ExecResult, error) {
-	return core.ExecResult{}, errTODO
-}
-func (s *Service) AttachExec(ctx context.Context, p Principal, ref string, id core.ExecID, from int64) (core.ExecStream, error) {
-	return nil, errTODO
-}
-func (s *Service) GetExec(ctx context.Context, p Principal, ref string, id core.ExecID) (core.Exec, error) {
-	return core.Exec{}, errTODO
-}
-func (s *Service) ListExecs(ctx context.Context, p Principal, ref string, page store.Page) ([]core.Exec, string, error) {
-	return nil, "", errTODO
-}
-func (s *Service) SignalExec(ctx context.Context, p Principal, ref string, id core.ExecID, signal string) error {
-	return errTODO
-}
-func (s *Service) CancelExec(ctx context.Context, p Principal, ref string, id core.ExecID) error {
-	return errTODO
-}
-func (s *Service) ResizeExec(ctx context.Context, p Principal, ref string, id core.ExecID, rows, cols uint16) error {
-	return errTODO
-}
-func (s *Service) WriteExecStdin(ctx context.Context, p Principal, ref string, id core.ExecID, data []byte, end bool) error {
-	return errTODO
+// Capacity tells what the node has and has promised.
+func (s *Service) Capacity(ctx context.Context, _ Principal) (core.NodeCapacity, error) {
+	return s.node.Capacity(ctx)
 }
 
-// Files returns the guest agent of a running sandbox for its file methods.
-func (s *Service) Files(ctx context.Context, p Principal, ref string) (core.Guest, error) {
-	return nil, errTODO
-}
-func (s *Service) Metrics(ctx context.Context, p Principal, ref string) (core.SandboxMetrics, error) {
-	return core.SandboxMetrics{}, errTODO
-}
+type noObserver struct{}
 
-// Events returns events after a sequence number; with ref only those of one sandbox. If there are none yet it waits until
-// one comes or wait has passed.
-func (s *Service) Events(ctx context.Context, p Principal, ref string, after int64, limit int, wait time.Duration) (list []core.Event, oldest int64, err error) {
-	return nil, 0, errTODO
-}
-func (s *Service) ListTemplates(ctx context.Context, p Principal, page store.Page) ([]core.Template, string, error) {
-	return nil, "", errTODO
-}
-func (s *Service) GetTemplate(ctx context.Context, p Principal, ref string) (core.Template, error) {
-	return core.Template{}, errTODO
-}
-func (s *Service) Capacity(ctx context.Context, p Principal) (core.NodeCapacity, error) {
-	return core.NodeCapacity{}, errTODO
-}
+func (noObserver) SandboxCreated(string, time.Duration)  {}
+func (noObserver) SandboxCreateFailed(core.Code)         {}
+func (noObserver) SandboxDeleted(time.Duration)          {}
+func (noObserver) ExecEnded(core.Outcome, time.Duration) {}

@@ -1,0 +1,54 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+
+	"shoal/internal/core"
+	"shoal/internal/store"
+)
+
+// Authenticate finds who a secret belongs to. Every failure looks the same.
+func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, error) {
+	var key core.Key
+	err := s.store.View(ctx, func(r store.Reader) (err error) {
+		key, err = r.KeyByHash(core.HashSecret(secret))
+		return err
+	})
+	if err != nil && !core.IsCode(err, core.CodeNotFound) {
+		return Principal{}, err
+	}
+	if err != nil || (!key.ExpiresAt.IsZero() && !key.ExpiresAt.After(s.clock.Now())) {
+		return Principal{}, core.Errorf(core.CodeUnauthenticated, "the API key is missing, unknown or expired")
+	}
+	return Principal{Tenant: key.Tenant, Admin: key.Admin, Actor: core.Actor{Kind: "key", ID: string(key.ID)}}, nil
+}
+
+// NewAdminKey makes an admin key and returns its secret, which is shown nowhere else.
+func (s *Service) NewAdminKey(ctx context.Context) (string, error) {
+	secret := newSecret()
+	key := core.Key{
+		ID: core.KeyID(core.NewID()), Tenant: core.DefaultTenant, Name: "admin", Hash: core.HashSecret(secret), Admin: true,
+		CreatedAt: s.clock.Now(),
+	}
+	err := s.store.Update(ctx, func(tx store.Tx) error { return tx.PutKey(key) })
+	return secret, err
+}
+
+// newSecret returns a key's secret: 256 random bits.
+func newSecret() string {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b) // never fails since Go 1.24
+	return "shoal_" + base64.RawURLEncoding.EncodeToString(b)
+}
+
+// publicMessage is what of an error may be shown.
+func publicMessage(err error) string {
+	var e *core.Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return "an internal error: see the server's log"
+}

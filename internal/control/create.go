@@ -1,0 +1,153 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/failpoint"
+	"shoal/internal/store"
+)
+
+// CreateSandbox records a sandbox, starts it, and returns it when its guest agent has answered. If it fails, or the caller
+// goes away first, nothing of it is left.
+func (s *Service) CreateSandbox(ctx context.Context, p Principal, spec core.SandboxSpec) (core.Sandbox, error) {
+	start := s.clock.Now()
+	sb, err := s.createSandbox(ctx, p, spec, start)
+	if err != nil {
+		s.cfg.Observer.SandboxCreateFailed(core.CodeOf(err))
+		return core.Sandbox{}, err
+	}
+	s.cfg.Observer.SandboxCreated(sb.TemplateName, s.clock.Now().Sub(start))
+	return sb, nil
+}
+
+func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.SandboxSpec, now time.Time) (core.Sandbox, error) {
+	spec, ttl, err := s.cfg.Limits.apply(spec)
+	if err != nil {
+		return core.Sandbox{}, err
+	}
+	tmpl, err := s.template(ctx, p.Tenant, spec.Template)
+	if err != nil {
+		return core.Sandbox{}, err
+	}
+	sb := newSandbox(p, spec, tmpl, s.cfg.NodeID, now)
+	if ttl > 0 {
+		sb.ExpiresAt = now.Add(ttl)
+	}
+	if err := s.node.Reserve(sb.ID, sb.Resources); err != nil {
+		return core.Sandbox{}, err
+	}
+	// The turn is taken before anyone can know the sandbox: a delete then always comes after the create.
+	cmd, done, err := s.commands.begin(ctx, sb.ID)
+	if err == nil {
+		defer done()
+		err = s.recordCreate(ctx, p, sb)
+	}
+	if err != nil {
+		s.node.Release(sb.ID)
+		return core.Sandbox{}, err
+	}
+	s.changed(p.Tenant)
+	if err = failpoint.Hit(failpoint.ControlCreateRecorded); err == nil {
+		err = s.node.Create(cmd, nodeSpec(sb, tmpl))
+	}
+	if err == nil {
+		err = failpoint.Hit(failpoint.ControlCreateNodeDone)
+	}
+	if err == nil {
+		sb, err = s.commitCreate(context.WithoutCancel(ctx), p, sb)
+	}
+	if err != nil {
+		return core.Sandbox{}, s.abandonCreate(context.WithoutCancel(ctx), p, sb, err)
+	}
+	s.changed(p.Tenant)
+	s.expiryMoved()
+	return sb, failpoint.Hit(failpoint.ControlCreateCommitted)
+}
+
+func newSandbox(p Principal, spec core.SandboxSpec, tmpl core.Template, node core.NodeID, now time.Time) core.Sandbox {
+	return core.Sandbox{
+		ID: core.SandboxID(core.NewID()), Tenant: p.Tenant, Name: spec.Name, Template: tmpl.ID, TemplateName: tmpl.Name,
+		State: core.StateCreating, Operation: core.OpCreate, OperationSince: now, Incarnation: 1, Node: node, Epoch: 1,
+		Persistent: spec.Persistent, Resources: spec.Resources, Env: spec.Env, Labels: spec.Labels, CreatedAt: now,
+	}
+}
+
+// nodeSpec is what the node is told: always made anew from the records.
+func nodeSpec(sb core.Sandbox, tmpl core.Template) core.NodeSpec {
+	hostname := sb.Name
+	if hostname == "" {
+		hostname = string(sb.ID)
+	}
+	return core.NodeSpec{
+		Sandbox: sb.ID, Tenant: sb.Tenant, Incarnation: sb.Incarnation, Epoch: sb.Epoch, Template: sb.Template,
+		Config: tmpl.Config, Hostname: hostname, Resources: sb.Resources, Env: sb.Env,
+	}
+}
+
+// recordCreate makes the intent durable before anything is done.
+func (s *Service) recordCreate(ctx context.Context, p Principal, sb core.Sandbox) error {
+	return s.store.Update(ctx, func(tx store.Tx) error {
+		if err := tx.PutSandbox(sb); err != nil {
+			return err
+		}
+		return appendEvent(tx, sb, core.EventSandboxCreating, p.Actor, sb.CreatedAt, map[string]string{"template": sb.TemplateName})
+	})
+}
+
+// commitCreate makes the sandbox running, unless a delete has come first.
+func (s *Service) commitCreate(ctx context.Context, p Principal, sb core.Sandbox) (core.Sandbox, error) {
+	now := s.clock.Now()
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		current, err := tx.SandboxByID(sb.ID)
+		if err != nil {
+			return err
+		}
+		if current.State == core.StateDeleted {
+			return core.Errorf(core.CodeCanceled, "the sandbox was deleted while it was being created")
+		}
+		next, _ := core.Next(current.State, core.OpCreate)
+		current.State, current.Operation, current.OperationSince = next.Success, core.OpNone, time.Time{}
+		current.StartedAt = now
+		sb = current
+		if err := tx.PutSandbox(current); err != nil {
+			return err
+		}
+		return appendEvent(tx, current, core.EventSandboxRunning, p.Actor, now, nil)
+	})
+	return sb, err
+}
+
+// abandonCreate records that a create came to nothing, and has the node remove what it may still hold. It returns the
+// error for the caller.
+func (s *Service) abandonCreate(ctx context.Context, p Principal, sb core.Sandbox, cause error) error {
+	deleted := false
+	now := s.clock.Now()
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		current, err := tx.SandboxByID(sb.ID)
+		if err != nil {
+			return err
+		}
+		if deleted = current.State == core.StateDeleted; deleted {
+			return nil
+		}
+		current.State, current.Operation, current.OperationSince, current.DeletedAt = core.StateDeleted, core.OpDelete, now, now
+		if err := tx.PutSandbox(current); err != nil {
+			return err
+		}
+		return appendEvent(tx, current, core.EventSandboxDeleted, p.Actor, now, map[string]string{
+			"reason": "create failed", "code": string(core.CodeOf(cause)),
+		})
+	})
+	if err != nil {
+		s.log.Error("record of a failed create", "sandbox_id", string(sb.ID), "err", err)
+		return cause
+	}
+	s.changed(p.Tenant)
+	if deleted {
+		return core.Wrap(core.CodeCanceled, cause, "the sandbox was deleted while it was being created")
+	}
+	s.finishDeleteSoon(sb.ID)
+	return cause
+}

@@ -1,0 +1,125 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/failpoint"
+	"shoal/internal/store"
+)
+
+// DeleteSandbox makes a sandbox gone for every caller, durably, and returns; its machine and files are removed in the
+// background. It is allowed in every state and cancels whatever is under way.
+func (s *Service) DeleteSandbox(ctx context.Context, p Principal, ref string) error {
+	start := s.clock.Now()
+	err := s.delete(ctx, p.Actor, "", func(r store.Reader) (core.Sandbox, error) { return r.Sandbox(p.Tenant, ref) })
+	if err == nil {
+		s.cfg.Observer.SandboxDeleted(s.clock.Now().Sub(start))
+	}
+	return err
+}
+
+// delete records the delete of the sandbox that find returns and starts to carry it out.
+func (s *Service) delete(ctx context.Context, actor core.Actor, reason string, find func(store.Reader) (core.Sandbox, error)) error {
+	var sb core.Sandbox
+	now := s.clock.Now()
+	err := s.store.Update(ctx, func(tx store.Tx) (err error) {
+		if sb, err = find(tx); err != nil {
+			return err
+		}
+		if err := core.Begin(sb.State, sb.Operation, core.OpDelete); err != nil {
+			return err
+		}
+		return recordDeleted(tx, &sb, actor, reason, now)
+	})
+	if err != nil {
+		return err
+	}
+	s.commands.interrupt(sb.ID)
+	s.changed(sb.Tenant)
+	s.finishDeleteSoon(sb.ID)
+	return failpoint.Hit(failpoint.ControlDeleteRecorded)
+}
+
+// recordDeleted makes a sandbox deleted, with the removal still to be done.
+func recordDeleted(tx store.Tx, sb *core.Sandbox, actor core.Actor, reason string, now time.Time) error {
+	sb.State, sb.Operation, sb.OperationSince, sb.DeletedAt = core.StateDeleted, core.OpDelete, now, now
+	if err := tx.PutSandbox(*sb); err != nil {
+		return err
+	}
+	if err := loseExecs(tx, *sb, actor, now); err != nil {
+		return err
+	}
+	var data map[string]string
+	if reason != "" {
+		data = map[string]string{"reason": reason}
+	}
+	return appendEvent(tx, *sb, core.EventSandboxDeleted, actor, now, data)
+}
+
+// loseExecs ends the execs that have no outcome.
+func loseExecs(tx store.Tx, sb core.Sandbox, actor core.Actor, now time.Time) error {
+	lost, err := tx.LoseExecs(sb.ID, now)
+	if err != nil {
+		return err
+	}
+	for _, e := range lost {
+		if err := appendEvent(tx, sb, core.EventExecEnded, actor, now, execFacts(e)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Retries of a removal that the node could not finish.
+const (
+	deleteRetryFirst = time.Second
+	deleteRetryMost  = time.Minute
+)
+
+// finishDeleteSoon removes a deleted sandbox's machine and files in the background, for as long as it takes.
+func (s *Service) finishDeleteSoon(id core.SandboxID) {
+	s.background(func(ctx context.Context) {
+		for wait := deleteRetryFirst; ; wait = min(2*wait, deleteRetryMost) {
+			err := s.finishDelete(ctx, id)
+			if err == nil || ctx.Err() != nil {
+				return
+			}
+			s.log.Warn("removal of a deleted sandbox will be tried again", "sandbox_id", string(id), "err", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.clock.After(wait):
+			}
+		}
+	})
+}
+
+// finishDelete waits for the sandbox's turn, has the node remove it, and records that nothing is left.
+func (s *Service) finishDelete(ctx context.Context, id core.SandboxID) error {
+	done, err := s.commands.beginDelete(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	s.watchers.forget(id)
+	if err := s.node.Delete(ctx, id); err != nil {
+		return err
+	}
+	if err := failpoint.Hit(failpoint.ControlDeleteNodeDone); err != nil {
+		return err
+	}
+	err = s.store.Update(ctx, func(tx store.Tx) error {
+		sb, err := tx.SandboxByID(id)
+		if err != nil {
+			return err
+		}
+		sb.Operation, sb.OperationSince = core.OpNone, time.Time{}
+		return tx.PutSandbox(sb)
+	})
+	if err != nil {
+		return err
+	}
+	return failpoint.Hit(failpoint.ControlDeleteCommitted)
+}

@@ -1,0 +1,84 @@
+package control
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/store"
+)
+
+// appendEvent adds an event about a sandbox to the transaction that makes it true.
+func appendEvent(tx store.Tx, sb core.Sandbox, t core.EventType, actor core.Actor, at time.Time, data map[string]string) error {
+	_, err := tx.AppendEvent(core.Event{
+		Tenant: sb.Tenant, Sandbox: sb.ID, Type: t, At: at, Actor: actor, Data: data,
+	})
+	return err
+}
+
+// system is the actor of what a rule or the server itself does.
+func system(rule string) core.Actor { return core.Actor{Kind: "system", ID: rule} }
+
+// Events returns events after a sequence number; with ref only those of one sandbox. If there are none yet it waits until
+// one comes or wait has passed.
+func (s *Service) Events(ctx context.Context, p Principal, ref string, after int64, limit int, wait time.Duration) (list []core.Event, oldest int64, err error) {
+	var id core.SandboxID
+	if ref != "" {
+		sb, err := s.GetSandbox(ctx, p, ref)
+		if err != nil {
+			return nil, 0, err
+		}
+		id = sb.ID
+	}
+	deadline := s.clock.After(wait)
+	for {
+		news := s.waiters.wait(p.Tenant)
+		err = s.store.View(ctx, func(r store.Reader) error {
+			list, oldest, err = r.Events(p.Tenant, id, after, limit)
+			return err
+		})
+		if err != nil || len(list) > 0 || wait <= 0 {
+			return list, oldest, err
+		}
+		select {
+		case <-news:
+		case <-deadline:
+			return nil, oldest, nil
+		case <-ctx.Done():
+			return nil, oldest, core.Wrap(core.CodeCanceled, ctx.Err(), "the call was canceled")
+		case <-s.stop.Done():
+			return nil, oldest, nil
+		}
+	}
+}
+
+// waiters wakes those who wait for a tenant's next event.
+type waiters struct {
+	mu sync.Mutex
+	by map[core.TenantID]chan struct{}
+}
+
+func newWaiters() *waiters { return &waiters{by: map[core.TenantID]chan struct{}{}} }
+
+// wait returns a channel that is closed at the tenant's next change.
+func (w *waiters) wait(t core.TenantID) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.by[t] == nil {
+		w.by[t] = make(chan struct{})
+	}
+	return w.by[t]
+}
+
+func (w *waiters) wake(t core.TenantID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.by[t]; c != nil {
+		close(c)
+		delete(w.by, t)
+	}
+}
+
+// changed tells those who wait that a tenant has new events.
+func (s *Service) changed(t core.TenantID) { s.waiters.wake(t) }

@@ -1,0 +1,106 @@
+package control
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"shoal/internal/core"
+)
+
+// followed is a stream that records the end of its exec when it passes, and hands the exec to its sandbox's watcher when it
+// is closed before that.
+type followed struct {
+	core.ExecStream
+	s     *Service
+	sb    core.Sandbox
+	actor core.Actor
+	exec  core.Exec
+
+	// queued holds messages that were read ahead. Only Recv uses it.
+	queued []core.ExecMessage
+
+	mu    sync.Mutex
+	ended bool
+	once  sync.Once
+}
+
+func (s *Service) follow(sb core.Sandbox, actor core.Actor, e core.Exec, stream core.ExecStream, ahead ...core.ExecMessage) *followed {
+	return &followed{ExecStream: stream, s: s, sb: sb, actor: actor, exec: e, queued: ahead}
+}
+
+// Recv returns the next message.
+func (f *followed) Recv() (core.ExecMessage, error) {
+	var m core.ExecMessage
+	if len(f.queued) > 0 {
+		m, f.queued = f.queued[0], f.queued[1:]
+	} else {
+		var err error
+		if m, err = f.ExecStream.Recv(); err != nil {
+			return m, err
+		}
+	}
+	if m.Exec != nil {
+		whole := f.exec
+		whole.PID = m.Exec.PID
+		if m.Kind == core.ExecEnded {
+			whole = f.s.execEnded(context.WithoutCancel(f.s.stop), f.actor, f.sb, f.exec, *m.Exec)
+			f.mu.Lock()
+			f.ended = true
+			f.mu.Unlock()
+		}
+		m.Exec = &whole
+	}
+	return m, nil
+}
+
+// Close stops following. The process goes on, and its end is learned by the watcher.
+func (f *followed) Close() error {
+	f.once.Do(func() {
+		f.mu.Lock()
+		ended := f.ended
+		f.mu.Unlock()
+		if !ended {
+			f.s.watchers.watch(f.sb)
+		}
+	})
+	return f.ExecStream.Close()
+}
+
+// endedStream is the stream of an exec whose output is gone with its sandbox: it says that it has ended.
+type endedStream struct {
+	exec core.Exec
+	sent int
+}
+
+func newEndedStream(e core.Exec) *endedStream { return &endedStream{exec: e} }
+
+// Recv returns a gap in place of the output, then the end.
+func (e *endedStream) Recv() (core.ExecMessage, error) {
+	e.sent++
+	switch {
+	case e.sent == 1 && e.exec.OutputBytes > 0:
+		return core.ExecMessage{Kind: core.ExecGap, Missing: e.exec.OutputBytes}, nil
+	case e.sent <= 2:
+		e.sent = 2
+		return core.ExecMessage{Kind: core.ExecEnded, Offset: e.exec.OutputBytes, Exec: &e.exec}, nil
+	}
+	return core.ExecMessage{}, io.EOF
+}
+
+var errEnded = core.Errorf(core.CodeConflict, "the exec has ended")
+
+// SendStdin refuses: the exec has ended.
+func (e *endedStream) SendStdin([]byte) error { return errEnded }
+
+// CloseStdin refuses: the exec has ended.
+func (e *endedStream) CloseStdin() error { return errEnded }
+
+// Signal refuses: the exec has ended.
+func (e *endedStream) Signal(string) error { return errEnded }
+
+// Resize refuses: the exec has ended.
+func (e *endedStream) Resize(uint16, uint16) error { return errEnded }
+
+// Close does nothing.
+func (e *endedStream) Close() error { return nil }

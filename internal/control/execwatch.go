@@ -1,0 +1,178 @@
+package control
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/store"
+)
+
+const (
+	// watchEvery is how often a sandbox with execs that nobody follows is asked for those that ended.
+	watchEvery = time.Second
+	// agentTimeout bounds one call to a guest agent that nobody waits for.
+	agentTimeout = 10 * time.Second
+	// watchPage is how many records are compared at a time.
+	watchPage = 500
+)
+
+// watchers learn the ends of execs that no stream follows: one loop a sandbox, only while it has such execs.
+type watchers struct {
+	s  *Service
+	mu sync.Mutex
+	by map[core.SandboxID]*watcher
+}
+
+type watcher struct {
+	cancel context.CancelFunc
+	// again says that an exec was added since the loop last looked at the records. Under watchers.mu.
+	again bool
+}
+
+func newWatchers(s *Service) *watchers { return &watchers{s: s, by: map[core.SandboxID]*watcher{}} }
+
+// watch makes sure that the ends of the sandbox's execs are learned.
+func (w *watchers) watch(sb core.Sandbox) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old := w.by[sb.ID]; old != nil {
+		old.again = true
+		return
+	}
+	if w.s.stop.Err() != nil {
+		return // the next Start resumes
+	}
+	ctx, cancel := context.WithCancel(w.s.stop)
+	me := &watcher{cancel: cancel}
+	w.by[sb.ID] = me
+	w.s.background(func(context.Context) {
+		defer cancel()
+		w.loop(ctx, sb, me)
+	})
+}
+
+// resume watches a sandbox that has run since before a restart, if it has execs without an outcome.
+func (w *watchers) resume(ctx context.Context, sb core.Sandbox) error {
+	open, err := w.open(ctx, sb)
+	if err == nil && len(open) > 0 {
+		w.watch(sb)
+	}
+	return err
+}
+
+// forget stops watching a sandbox that is gone.
+func (w *watchers) forget(id core.SandboxID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old := w.by[id]; old != nil {
+		old.cancel()
+		delete(w.by, id)
+	}
+}
+
+// acknowledge lets the guest agent forget an exec whose end is on record. If the agent can't be told now, it keeps the record
+// within its bounds: nothing is lost.
+func (w *watchers) acknowledge(id core.SandboxID, exec core.ExecID) {
+	w.s.background(func(ctx context.Context) {
+		g, err := w.s.node.Guest(id)
+		if err != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+		defer cancel()
+		if err := g.Acknowledge(ctx, []core.ExecID{exec}); err != nil && !core.IsCode(err, core.CodeUnavailable) {
+			w.s.log.Debug("acknowledge an exec", "sandbox_id", string(id), "exec_id", string(exec), "err", err)
+		}
+	})
+}
+
+// loop polls until no exec is open. A stream may record the same end at the same time: only one of them does.
+func (w *watchers) loop(ctx context.Context, sb core.Sandbox, me *watcher) {
+	for {
+		w.mu.Lock()
+		me.again = false
+		w.mu.Unlock()
+		open, err := w.round(ctx, sb)
+		if err != nil && ctx.Err() == nil {
+			w.s.log.Debug("look after execs", "sandbox_id", string(sb.ID), "err", err)
+		}
+		w.mu.Lock()
+		if err == nil && open == 0 && !me.again {
+			if w.by[sb.ID] == me {
+				delete(w.by, sb.ID)
+			}
+			w.mu.Unlock()
+			return
+		}
+		w.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.s.clock.After(watchEvery):
+		}
+	}
+}
+
+// round records every exec that has ended since, and returns how many have not.
+func (w *watchers) round(ctx context.Context, sb core.Sandbox) (int, error) {
+	open, err := w.open(ctx, sb)
+	if err != nil || len(open) == 0 {
+		return len(open), err
+	}
+	g, err := w.s.node.Guest(sb.ID)
+	if err != nil {
+		return len(open), err
+	}
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	defer cancel()
+	lives, err := g.ListExecs(ctx)
+	if err != nil {
+		return len(open), err
+	}
+	byID := map[core.ExecID]core.Exec{}
+	for _, l := range lives {
+		byID[l.ID] = l
+	}
+	left := 0
+	for _, e := range open {
+		live, known := byID[e.ID]
+		switch {
+		case !known && w.s.clock.Now().Sub(e.StartedAt) < agentTimeout:
+			left++ // recorded, and perhaps not started yet
+		case !known:
+			w.s.execEnded(ctx, system("watch"), sb, e, core.Exec{Outcome: core.OutcomeLost})
+		case live.Outcome == core.OutcomeRunning:
+			left++
+		default:
+			w.s.execEnded(ctx, system("watch"), sb, e, live)
+		}
+	}
+	return left, nil
+}
+
+// open returns the records of the sandbox's execs that have no outcome.
+func (w *watchers) open(ctx context.Context, sb core.Sandbox) (open []core.Exec, err error) {
+	page := store.Page{Limit: watchPage}
+	for {
+		var list []core.Exec
+		var next string
+		err = w.s.store.View(ctx, func(r store.Reader) error {
+			list, next, err = r.ListExecs(sb.ID, page)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range list {
+			if e.Outcome == core.OutcomeRunning {
+				open = append(open, e)
+			}
+		}
+		if next == "" {
+			return open, nil
+		}
+		page.Cursor = next
+	}
+}

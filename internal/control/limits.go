@@ -1,0 +1,141 @@
+package control
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"shoal/internal/core"
+)
+
+// Limits are the defaults and ceilings of what a caller may ask for.
+type Limits struct {
+	// DefaultTTL is an ephemeral sandbox's ttl, MaxTTL the greatest that it may ask for.
+	DefaultTTL, MaxTTL time.Duration
+	// Default holds the resources of a caller who names none; Max their ceilings. A zero Max.DiskBytes means no ceiling.
+	Default, Max core.Resources
+	// DefaultTemplate is the template of a caller who names none.
+	DefaultTemplate string
+	// DiskQuota says that the node enforces DiskBytes; DiskQuotaReason says why not.
+	DiskQuota       bool
+	DiskQuotaReason string
+}
+
+// The bounds of what a caller may attach to a sandbox, so that a record stays small.
+const (
+	maxLabels       = 64
+	maxLabelBytes   = 256
+	maxEnv          = 256
+	maxEnvBytes     = 128 << 10
+	minTTL          = time.Second
+	minMemoryBytes  = 64 << 20
+	minVCPUs        = 0.1
+	minDiskBytes    = 16 << 20
+	maxEnvNameBytes = 256
+)
+
+// apply fills in the defaults and checks every bound. ttl is zero for a sandbox that does not end by age.
+func (l Limits) apply(spec core.SandboxSpec) (_ core.SandboxSpec, ttl time.Duration, err error) {
+	if spec.Name != "" {
+		if err := core.CheckName("name", spec.Name); err != nil {
+			return spec, 0, err
+		}
+	}
+	if spec.Template == "" {
+		spec.Template = l.DefaultTemplate
+	}
+	if ttl, err = l.ttl(spec); err != nil {
+		return spec, 0, err
+	}
+	if spec.Resources, err = l.resources(spec.Resources); err != nil {
+		return spec, 0, err
+	}
+	if err := checkEnv("env", spec.Env); err != nil {
+		return spec, 0, err
+	}
+	return spec, ttl, checkLabels(spec.Labels)
+}
+
+func (l Limits) ttl(spec core.SandboxSpec) (time.Duration, error) {
+	switch {
+	case spec.TTL < 0 || (spec.TTL > 0 && spec.TTL < minTTL):
+		return 0, core.Invalid("ttl_seconds", "the ttl is at least 1 second")
+	case spec.TTL == 0 && spec.Persistent:
+		return 0, nil
+	case spec.TTL == 0:
+		return l.DefaultTTL, nil
+	case spec.TTL > l.MaxTTL && !spec.Persistent:
+		return 0, core.Invalid("ttl_seconds", "an ephemeral sandbox lives at most %s: ask for less, or for a persistent one", l.MaxTTL)
+	}
+	return spec.TTL, nil
+}
+
+func (l Limits) resources(r core.Resources) (core.Resources, error) {
+	if r.VCPUs == 0 {
+		r.VCPUs = l.Default.VCPUs
+	}
+	if r.MemoryBytes == 0 {
+		r.MemoryBytes = l.Default.MemoryBytes
+	}
+	if r.DiskBytes == 0 && l.DiskQuota {
+		r.DiskBytes = l.Default.DiskBytes
+	}
+	switch {
+	case !(r.VCPUs >= minVCPUs && r.VCPUs <= l.Max.VCPUs): // also refuses NaN
+		return r, core.Invalid("vcpus", "a sandbox has %g to %g vcpus here", minVCPUs, l.Max.VCPUs)
+	case r.MemoryBytes < minMemoryBytes || r.MemoryBytes > l.Max.MemoryBytes:
+		return r, core.Invalid("memory_bytes", "a sandbox has %d to %d bytes of memory here", int64(minMemoryBytes), l.Max.MemoryBytes)
+	case r.DiskBytes != 0 && !l.DiskQuota:
+		return r, &core.Error{Code: core.CodeUnsupported, Field: "disk_bytes", Message: "disk limits can't be enforced on this node: " + l.DiskQuotaReason}
+	case r.DiskBytes != 0 && r.DiskBytes < minDiskBytes:
+		return r, core.Invalid("disk_bytes", "a disk limit is at least %d bytes", int64(minDiskBytes))
+	case l.Max.DiskBytes != 0 && r.DiskBytes > l.Max.DiskBytes:
+		return r, core.Invalid("disk_bytes", "a sandbox has at most %d bytes of disk here", l.Max.DiskBytes)
+	}
+	return r, nil
+}
+
+// checkEnv checks an environment: names without = and NUL, values without NUL, bounded in number and size.
+func checkEnv(field string, env map[string]string) error {
+	if len(env) > maxEnv {
+		return core.Invalid(field, "at most %d variables", maxEnv)
+	}
+	total := 0
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		total += len(name) + len(env[name])
+		if name == "" || len(name) > maxEnvNameBytes || strings.ContainsAny(name, "=\x00") {
+			return core.Invalid(field, "%q can't be the name of a variable", clip(name))
+		}
+		if strings.ContainsRune(env[name], 0) {
+			return core.Invalid(field, "the value of %s contains a NUL", name)
+		}
+	}
+	if total > maxEnvBytes {
+		return core.Invalid(field, "all variables together have at most %d bytes", maxEnvBytes)
+	}
+	return nil
+}
+
+func checkLabels(labels map[string]string) error {
+	if len(labels) > maxLabels {
+		return core.Invalid("labels", "at most %d labels", maxLabels)
+	}
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if k == "" || len(k) > maxLabelBytes || len(labels[k]) > maxLabelBytes || strings.ContainsAny(k, "=,") {
+			return core.Invalid("labels", "%q: a label has a key of 1 to %d bytes without = and comma, and a value of at most %d bytes",
+				clip(k), maxLabelBytes, maxLabelBytes)
+		}
+	}
+	return nil
+}
+
+// clip shortens what a caller sent for use in a message.
+func clip(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return s
+	}
+	return fmt.Sprintf("%s… (%d bytes)", s[:most], len(s))
+}

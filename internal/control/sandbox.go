@@ -1,0 +1,112 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/store"
+)
+
+// SandboxPatch changes a sandbox. A nil field is left as it is.
+type SandboxPatch struct {
+	// TTL counts from now; zero takes the ttl away, which only a persistent sandbox allows.
+	TTL    *time.Duration
+	Labels *map[string]string
+}
+
+// GetSandbox finds a sandbox by id or name.
+func (s *Service) GetSandbox(ctx context.Context, p Principal, ref string) (sb core.Sandbox, err error) {
+	err = s.store.View(ctx, func(r store.Reader) error {
+		sb, err = r.Sandbox(p.Tenant, ref)
+		return err
+	})
+	return sb, err
+}
+
+// ListSandboxes returns a page of the tenant's sandboxes, newest first.
+func (s *Service) ListSandboxes(ctx context.Context, p Principal, f store.SandboxFilter, page store.Page) (list []core.Sandbox, next string, err error) {
+	err = s.store.View(ctx, func(r store.Reader) error {
+		list, next, err = r.ListSandboxes(p.Tenant, f, page)
+		return err
+	})
+	return list, next, err
+}
+
+// UpdateSandbox changes labels and ttl.
+func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, patch SandboxPatch) (sb core.Sandbox, err error) {
+	if patch.Labels != nil {
+		if err := checkLabels(*patch.Labels); err != nil {
+			return core.Sandbox{}, err
+		}
+	}
+	now := s.clock.Now()
+	err = s.store.Update(ctx, func(tx store.Tx) error {
+		if sb, err = tx.Sandbox(p.Tenant, ref); err != nil {
+			return err
+		}
+		if patch.Labels != nil {
+			sb.Labels = *patch.Labels
+		}
+		if patch.TTL != nil {
+			if sb.ExpiresAt, err = s.cfg.Limits.newExpiry(sb, *patch.TTL, now); err != nil {
+				return err
+			}
+		}
+		return tx.PutSandbox(sb)
+	})
+	if err == nil {
+		s.expiryMoved()
+	}
+	return sb, err
+}
+
+// newExpiry is when a sandbox ends whose ttl is set anew.
+func (l Limits) newExpiry(sb core.Sandbox, ttl time.Duration, now time.Time) (time.Time, error) {
+	if ttl == 0 {
+		if !sb.Persistent {
+			return time.Time{}, core.Invalid("ttl_seconds", "only a persistent sandbox can be without a ttl")
+		}
+		return time.Time{}, nil
+	}
+	d, err := l.ttl(core.SandboxSpec{TTL: ttl, Persistent: sb.Persistent})
+	if err != nil {
+		return time.Time{}, err
+	}
+	return now.Add(d), nil
+}
+
+// running finds a sandbox and its guest agent, or says why there is none to talk to.
+func (s *Service) running(ctx context.Context, p Principal, ref string) (core.Sandbox, core.Guest, error) {
+	sb, err := s.GetSandbox(ctx, p, ref)
+	if err != nil {
+		return sb, nil, err
+	}
+	if sb.State != core.StateRunning {
+		msg := "the sandbox is " + string(sb.State)
+		if sb.Failure != "" {
+			msg += ": " + sb.Failure
+		}
+		if sb.Operation != core.OpNone {
+			return sb, nil, &core.Error{Code: core.CodeConflict, Message: msg + ", with a " + string(sb.Operation) + " under way", RetryAfter: time.Second}
+		}
+		return sb, nil, core.Errorf(core.CodeConflict, "%s", msg)
+	}
+	g, err := s.node.Guest(sb.ID)
+	return sb, g, err
+}
+
+// Files returns the guest agent of a running sandbox for its file methods.
+func (s *Service) Files(ctx context.Context, p Principal, ref string) (core.Guest, error) {
+	_, g, err := s.running(ctx, p, ref)
+	return g, err
+}
+
+// Metrics reports what a running sandbox uses.
+func (s *Service) Metrics(ctx context.Context, p Principal, ref string) (core.SandboxMetrics, error) {
+	sb, _, err := s.running(ctx, p, ref)
+	if err != nil {
+		return core.SandboxMetrics{}, err
+	}
+	return s.node.Metrics(ctx, sb.ID)
+}

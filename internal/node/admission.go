@@ -1,0 +1,97 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/disk"
+)
+
+// Limits are how much a node may promise.
+type Limits struct {
+	// MemoryBytes is the sum of memory limits that may be promised.
+	MemoryBytes int64
+	// MaxSandboxes is the greatest number of sandboxes.
+	MaxSandboxes int
+	// MinDiskFreeBytes refuses new sandboxes while less can be written to the trees.
+	MinDiskFreeBytes int64
+}
+
+// retryAfterFull is when a refused caller may try again: sandboxes come and go within seconds.
+const retryAfterFull = 5 * time.Second
+
+// admission promises the node's resources, all of a request or nothing.
+type admission struct {
+	limits Limits
+	disk   disk.Driver
+
+	mu       sync.Mutex
+	reserved map[core.SandboxID]core.Resources
+	memory   int64
+}
+
+func newAdmission(limits Limits, d disk.Driver) *admission {
+	return &admission{limits: limits, disk: d, reserved: map[core.SandboxID]core.Resources{}}
+}
+
+func (a *admission) reserve(id core.SandboxID, r core.Resources) error {
+	space, err := a.disk.Space(context.Background())
+	if err != nil {
+		return core.Wrap(core.CodeUnavailable, err, "the node can't tell how much disk space it has")
+	}
+	if space.FreeBytes < a.limits.MinDiskFreeBytes {
+		return exhausted("the node's disk is full")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old, again := a.reserved[id]
+	if !again && len(a.reserved) >= a.limits.MaxSandboxes {
+		return exhausted("the node runs as many sandboxes as it may")
+	}
+	if a.memory-old.MemoryBytes+r.MemoryBytes > a.limits.MemoryBytes {
+		return exhausted("the node has promised all of its memory")
+	}
+	a.put(id, r)
+	return nil
+}
+
+// force reserves for a sandbox that runs already.
+func (a *admission) force(id core.SandboxID, r core.Resources) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.put(id, r)
+}
+
+func (a *admission) put(id core.SandboxID, r core.Resources) {
+	a.memory += r.MemoryBytes - a.reserved[id].MemoryBytes
+	a.reserved[id] = r
+}
+
+func (a *admission) release(id core.SandboxID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.memory -= a.reserved[id].MemoryBytes
+	delete(a.reserved, id)
+}
+
+func (a *admission) has(id core.SandboxID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.reserved[id]
+	return ok
+}
+
+func (a *admission) capacity() core.NodeCapacity {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return core.NodeCapacity{
+		MemoryBytes: a.limits.MemoryBytes, MemoryReservedBytes: a.memory,
+		Sandboxes: len(a.reserved), MaxSandboxes: a.limits.MaxSandboxes,
+	}
+}
+
+func exhausted(what string) error {
+	return &core.Error{Code: core.CodeExhausted, Message: what + ": delete some sandboxes or try again later", RetryAfter: retryAfterFull}
+}

@@ -1,0 +1,156 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"shoal/internal/core"
+	"shoal/internal/disk"
+	"shoal/internal/failpoint"
+	"shoal/internal/guest/wire"
+	"shoal/internal/network"
+	"shoal/internal/runtime"
+)
+
+// undoTimeout bounds the removal of what a failed create has begun; what it can't remove in time, Sweep removes.
+const undoTimeout = 30 * time.Second
+
+// Create clones the template's tree and starts a sandbox whose guest agent has answered.
+func (n *Node) Create(ctx context.Context, spec core.NodeSpec) error {
+	if !n.admission.has(spec.Sandbox) {
+		return core.Errorf(core.CodeInternal, "the sandbox has no reservation")
+	}
+	if e, ok, err := n.journal.get(spec.Sandbox); err != nil || ok {
+		return errors.Join(err, n.createAgain(e, spec, ok))
+	}
+	e := entry{
+		Sandbox: spec.Sandbox, Tenant: spec.Tenant, Incarnation: spec.Incarnation, Epoch: spec.Epoch,
+		Template: spec.Template, Resources: spec.Resources, Phase: phaseCreating, At: n.cfg.Clock.Now(),
+	}
+	if err := n.journal.put(e); err != nil {
+		return core.Wrap(core.CodeInternal, err, "the node can't write its journal")
+	}
+	m, err := n.build(ctx, spec)
+	if err == nil {
+		e.Phase = phaseRunning
+		err = n.journal.put(e)
+	}
+	if err == nil {
+		err = failpoint.Hit(failpoint.NodeCreateReady)
+	}
+	if err != nil {
+		if m != nil {
+			m.guest.Close()
+		}
+		return n.undoCreate(ctx, spec.Sandbox, err)
+	}
+	if !n.putLive(m) {
+		m.guest.Close()
+		return n.undoCreate(ctx, spec.Sandbox, core.Errorf(core.CodeUnavailable, "the sandbox ended right after it was started"))
+	}
+	return nil
+}
+
+// createAgain answers a create of a sandbox that the journal knows.
+func (n *Node) createAgain(e entry, spec core.NodeSpec, known bool) error {
+	if !known {
+		return nil
+	}
+	if e.Phase == phaseRunning && e.Incarnation == spec.Incarnation {
+		if _, err := n.Guest(spec.Sandbox); err == nil {
+			return nil
+		}
+	}
+	return core.Errorf(core.CodeConflict, "the node has remains of this sandbox: delete it first")
+}
+
+// undoCreate removes what a create has begun and returns why it failed, as the caller's cancel if it was that.
+func (n *Node) undoCreate(ctx context.Context, id core.SandboxID, cause error) error {
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	if err := n.teardown(undo, id); err != nil {
+		n.log.Warn("undo of a create left something for the next sweep", "sandbox_id", string(id), "err", err)
+	}
+	if ctx.Err() != nil {
+		return core.Wrap(core.CodeCanceled, cause, "the create was canceled")
+	}
+	return cause
+}
+
+// build makes every part of a sandbox in order. Its caller undoes it.
+func (n *Node) build(ctx context.Context, spec core.NodeSpec) (*machine, error) {
+	if err := failpoint.Hit(failpoint.NodeCreateJournaled); err != nil {
+		return nil, err
+	}
+	root, slot, err := n.cloneAndAttach(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	runDir, err := n.makeRunDir(spec.Sandbox)
+	if err == nil {
+		err = failpoint.Hit(failpoint.NodeCreateRunDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = n.cfg.Runtime.Create(ctx, runtime.Spec{
+		ID: spec.Sandbox, Incarnation: spec.Incarnation, RootFS: root, RunDir: runDir, NetNS: slot.NetNS,
+		Hostname: spec.Hostname, Resources: spec.Resources,
+	})
+	if err == nil {
+		err = failpoint.Hit(failpoint.NodeCreateIsolated)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create sandbox: %w", err)
+	}
+	if err = n.cfg.Runtime.Start(ctx, spec.Sandbox); err == nil {
+		err = failpoint.Hit(failpoint.NodeCreateStarted)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	m := n.newMachine(spec.Sandbox, spec.Incarnation)
+	if err = n.configureWhenReady(ctx, m, identityOf(spec)); err == nil {
+		err = failpoint.Hit(failpoint.NodeCreateConfigured)
+	}
+	if err != nil {
+		m.guest.Close()
+		return nil, fmt.Errorf("configure guest agent: %w", err)
+	}
+	return m, nil
+}
+
+// cloneAndAttach makes the tree and the network slot at the same time: neither needs the other.
+func (n *Node) cloneAndAttach(ctx context.Context, spec core.NodeSpec) (root string, slot network.Slot, err error) {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		opts := disk.CloneOptions{LimitBytes: spec.Resources.DiskBytes}
+		path, err := n.cfg.Disk.Clone(gctx, templateTree(spec.Template), sandboxTree(spec.Sandbox), opts)
+		if err != nil {
+			return fmt.Errorf("clone template: %w", err)
+		}
+		root = path
+		return failpoint.Hit(failpoint.NodeCreateCloned)
+	})
+	g.Go(func() error {
+		s, err := n.cfg.Network.Attach(gctx, spec.Sandbox, network.EgressDeny)
+		if err != nil {
+			return fmt.Errorf("attach network: %w", err)
+		}
+		slot = s
+		return failpoint.Hit(failpoint.NodeCreateAttached)
+	})
+	err = g.Wait()
+	return root, slot, err
+}
+
+func identityOf(spec core.NodeSpec) wire.Identity {
+	return wire.Identity{
+		SandboxID: string(spec.Sandbox), Incarnation: spec.Incarnation, Hostname: spec.Hostname, Env: spec.Env,
+		User: spec.Config.User, Workdir: spec.Config.Workdir, TemplateEnv: spec.Config.Env,
+	}
+}

@@ -1,0 +1,146 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"shoal/internal/core"
+)
+
+// phase says how far a sandbox has come on this machine.
+type phase string
+
+const (
+	// phaseCreating: parts of it may exist. Nothing of it was ever promised to anyone.
+	phaseCreating phase = "creating"
+	// phaseRunning: it has answered and runs, or has run and ended by itself.
+	phaseRunning phase = "running"
+	// phaseDeleting: it must go, whatever is left of it.
+	phaseDeleting phase = "deleting"
+)
+
+// entry is what the journal says of one sandbox. The format is version 1; an entry with another version is refused.
+type entry struct {
+	Version     int             `json:"version"`
+	Sandbox     core.SandboxID  `json:"sandbox"`
+	Tenant      core.TenantID   `json:"tenant"`
+	Incarnation int64           `json:"incarnation"`
+	Epoch       int64           `json:"epoch"`
+	Template    core.TemplateID `json:"template"`
+	Resources   core.Resources  `json:"resources"`
+	Phase       phase           `json:"phase"`
+	At          time.Time       `json:"at"`
+}
+
+const journalVersion = 1
+
+// journal is a directory with one small file a sandbox, replaced by rename.
+//
+// A file is not synced to the disk: the journal has to survive a kill of the server, not a power cut. After a power cut
+// nothing runs, and a tree without an entry is kept if the store knows it, and set aside if it does not.
+type journal struct{ dir string }
+
+func openJournal(dir string) (*journal, error) {
+	if err := os.MkdirAll(filepath.Join(dir, "aside"), 0o700); err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	return &journal{dir: dir}, nil
+}
+
+func (j *journal) path(id core.SandboxID) string { return filepath.Join(j.dir, string(id)+".json") }
+
+// put writes an entry; the old one stands until the new one is whole.
+func (j *journal) put(e entry) error {
+	e.Version = journalVersion
+	data, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode journal entry: %w", err)
+	}
+	tmp := j.path(e.Sandbox) + ".new"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	if err := os.Rename(tmp, j.path(e.Sandbox)); err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	return nil
+}
+
+// get returns an entry; ok is false if there is none.
+func (j *journal) get(id core.SandboxID) (e entry, ok bool, err error) {
+	data, err := os.ReadFile(j.path(id))
+	if errors.Is(err, os.ErrNotExist) {
+		return entry{}, false, nil
+	}
+	if err != nil {
+		return entry{}, false, fmt.Errorf("read journal: %w", err)
+	}
+	e, err = decodeEntry(data, id)
+	return e, err == nil, err
+}
+
+func decodeEntry(data []byte, id core.SandboxID) (entry, error) {
+	var e entry
+	if err := json.Unmarshal(data, &e); err != nil {
+		return e, fmt.Errorf("read journal entry %s: %w", id, err)
+	}
+	if e.Version != journalVersion || e.Sandbox != id {
+		return e, fmt.Errorf("read journal entry %s: version %d for %q", id, e.Version, e.Sandbox)
+	}
+	return e, nil
+}
+
+func (j *journal) remove(id core.SandboxID) error {
+	return errors.Join(ignoreMissing(os.Remove(j.path(id)+".new")), ignoreMissing(os.Remove(j.path(id))))
+}
+
+// setAside moves an entry out of the way, for as long as its tree is kept in quarantine.
+func (j *journal) setAside(id core.SandboxID) error {
+	return ignoreMissing(os.Rename(j.path(id), filepath.Join(j.dir, "aside", string(id)+".json")))
+}
+
+// purgeAside removes entries that were written longer ago than age and set aside.
+func (j *journal) purgeAside(now time.Time, age time.Duration) error {
+	names, err := os.ReadDir(filepath.Join(j.dir, "aside"))
+	if err != nil {
+		return fmt.Errorf("read journal: %w", err)
+	}
+	var errs []error
+	for _, d := range names {
+		info, err := d.Info()
+		if err != nil || now.Sub(info.ModTime()) < age {
+			continue
+		}
+		errs = append(errs, ignoreMissing(os.Remove(filepath.Join(j.dir, "aside", d.Name()))))
+	}
+	return errors.Join(errs...)
+}
+
+// list returns every readable entry. One that can't be read is returned as an entry with only its id and phase running, so
+// that what it stands for is kept.
+func (j *journal) list() ([]entry, error) {
+	names, err := os.ReadDir(j.dir)
+	if err != nil {
+		return nil, fmt.Errorf("read journal: %w", err)
+	}
+	var out []entry
+	for _, d := range names {
+		id, ok := strings.CutSuffix(d.Name(), ".json")
+		if !ok || !core.IsID(id) {
+			continue
+		}
+		e, found, err := j.get(core.SandboxID(id))
+		if err != nil {
+			e = entry{Sandbox: core.SandboxID(id), Phase: phaseRunning}
+		} else if !found {
+			continue
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}

@@ -1,0 +1,206 @@
+// Package node runs sandboxes on one machine: it joins a runtime, a disk and a network driver, keeps the journal of what
+// exists here, and takes over what still runs after a restart of the server.
+//
+// It knows nothing of tenants' rights, names or the API. The store says what is wanted; the node's journal says what
+// exists. Start reading at create.go and teardown.go, then adopt.go.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"shoal/internal/core"
+	"shoal/internal/disk"
+	"shoal/internal/network"
+	"shoal/internal/runtime"
+)
+
+// Config is what a node needs.
+type Config struct {
+	// Dir is the node's own directory: the journal, the run directories and the guest agent's binary.
+	Dir     string
+	Runtime runtime.Driver
+	Disk    disk.Driver
+	Network network.Driver
+	// AgentBinary is the guest agent, a static executable.
+	AgentBinary []byte
+	// Digest describes a tree before it is frozen.
+	Digest func(ctx context.Context, dir string) (core.TreeInfo, error)
+	Limits Limits
+	Clock  core.Clock
+	Logger *slog.Logger
+}
+
+// Node is one machine. It implements core.Node.
+//
+// Durable: the journal, the trees, the run directories. Process-only: the table of live sandboxes and the reservations,
+// both rebuilt from the journal by Open. mu guards live and ended; the admission has a lock of its own, taken after mu or alone.
+type Node struct {
+	cfg       Config
+	journal   *journal
+	admission *admission
+	agentPath string
+	log       *slog.Logger
+
+	mu   sync.Mutex
+	live map[core.SandboxID]*machine
+	// ended holds incarnations that ended while they were not in live.
+	ended map[core.SandboxID]int64
+
+	exits chan core.NodeExit
+	done  chan struct{}
+	wg    sync.WaitGroup
+}
+
+var _ core.Node = (*Node)(nil)
+
+// Open reads the journal and takes over every sandbox that still runs. It destroys nothing: what must go, goes in Sweep,
+// which knows what the store wants.
+func Open(ctx context.Context, cfg Config) (*Node, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = core.SystemClock{}
+	}
+	for _, dir := range []string{cfg.Dir, filepath.Join(cfg.Dir, "run")} {
+		if err := makeTraversable(dir); err != nil {
+			return nil, err
+		}
+	}
+	agentPath, err := installAgent(filepath.Join(cfg.Dir, "agent"), cfg.AgentBinary)
+	if err != nil {
+		return nil, err
+	}
+	j, err := openJournal(filepath.Join(cfg.Dir, "journal"))
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		cfg: cfg, journal: j, admission: newAdmission(cfg.Limits, cfg.Disk), agentPath: agentPath, log: cfg.Logger,
+		live: map[core.SandboxID]*machine{}, ended: map[core.SandboxID]int64{}, exits: make(chan core.NodeExit, 64), done: make(chan struct{}),
+	}
+	if err := n.adopt(ctx); err != nil {
+		n.closeMachines()
+		return nil, err
+	}
+	n.wg.Add(1)
+	go n.watchExits()
+	return n, nil
+}
+
+// Close lets go of everything and leaves the sandboxes running. The drivers stay open: their owner closes them.
+func (n *Node) Close() error {
+	close(n.done)
+	n.wg.Wait()
+	n.closeMachines()
+	return nil
+}
+
+func (n *Node) closeMachines() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, m := range n.live {
+		m.guest.Close()
+	}
+	clear(n.live)
+}
+
+// Exits delivers sandboxes that ended by themselves.
+func (n *Node) Exits() <-chan core.NodeExit { return n.exits }
+
+// Reserve promises resources to a sandbox.
+func (n *Node) Reserve(id core.SandboxID, r core.Resources) error { return n.admission.reserve(id, r) }
+
+// Release gives a reservation back.
+func (n *Node) Release(id core.SandboxID) { n.admission.release(id) }
+
+// Capacity tells what the node has and has promised.
+func (n *Node) Capacity(ctx context.Context) (core.NodeCapacity, error) {
+	c := n.admission.capacity()
+	space, err := n.cfg.Disk.Space(ctx)
+	if err != nil {
+		return c, fmt.Errorf("read disk space: %w", err)
+	}
+	c.DiskBytes, c.DiskFreeBytes = space.TotalBytes, space.FreeBytes
+	return c, nil
+}
+
+// Guest returns the way to a running sandbox's guest agent.
+func (n *Node) Guest(id core.SandboxID) (core.Guest, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m := n.live[id]
+	if m == nil {
+		return nil, core.Errorf(core.CodeUnavailable, "the sandbox does not run")
+	}
+	return m.guest, nil
+}
+
+// Metrics reports what a running sandbox uses.
+func (n *Node) Metrics(ctx context.Context, id core.SandboxID) (core.SandboxMetrics, error) {
+	stats, err := n.cfg.Runtime.Stats(ctx, id)
+	if err != nil {
+		return core.SandboxMetrics{}, err
+	}
+	m := core.SandboxMetrics{
+		At: stats.At, CPUSeconds: stats.CPUSeconds, MemoryBytes: stats.MemoryBytes,
+		MemoryLimitBytes: stats.MemoryLimitBytes, Processes: stats.Processes, DiskBytes: -1,
+	}
+	usage, err := n.cfg.Disk.Usage(ctx, sandboxTree(id))
+	if err != nil && !core.IsCode(err, core.CodeUnsupported) {
+		return m, err
+	}
+	if err == nil {
+		m.DiskBytes = usage.WrittenBytes
+	}
+	return m, nil
+}
+
+// List returns the sandboxes that exist here.
+func (n *Node) List(context.Context) ([]core.NodeSandbox, error) {
+	entries, err := n.journal.list()
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := make([]core.NodeSandbox, 0, len(entries))
+	for _, e := range entries {
+		if e.Phase != phaseRunning {
+			continue
+		}
+		m := n.live[e.Sandbox]
+		out = append(out, core.NodeSandbox{
+			Sandbox: e.Sandbox, Incarnation: e.Incarnation, Epoch: e.Epoch,
+			Running: m != nil && m.incarnation == e.Incarnation,
+		})
+	}
+	return out, nil
+}
+
+func sandboxTree(id core.SandboxID) disk.Ref {
+	return disk.Ref{Kind: disk.KindSandbox, ID: string(id)}
+}
+
+func templateTree(id core.TemplateID) disk.Ref {
+	return disk.Ref{Kind: disk.KindTemplate, ID: string(id)}
+}
+
+// makeTraversable makes a directory that the sentry's unprivileged user may pass through and not list.
+func makeTraversable(dir string) error {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return fmt.Errorf("make %s: %w", dir, err)
+	}
+	return os.Chmod(dir, 0o711)
+}
+
+// ignoreMissing drops the error of removing what is not there.
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}

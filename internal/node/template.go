@@ -1,0 +1,70 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"shoal/internal/core"
+	"shoal/internal/disk"
+	"shoal/internal/failpoint"
+)
+
+// ImportTemplate makes a frozen tree for the template.
+func (n *Node) ImportTemplate(ctx context.Context, id core.TemplateID, fill func(context.Context, string) error) (core.TreeInfo, error) {
+	ref := templateTree(id)
+	info, err := n.importTree(ctx, ref, fill)
+	if err != nil {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		if derr := n.cfg.Disk.Delete(undo, ref); derr != nil {
+			n.log.Warn("remove a template that was not finished", "template_id", string(id), "err", derr)
+		}
+	}
+	return info, err
+}
+
+func (n *Node) importTree(ctx context.Context, ref disk.Ref, fill func(context.Context, string) error) (core.TreeInfo, error) {
+	dir, err := n.cfg.Disk.Create(ctx, ref)
+	if err == nil {
+		err = failpoint.Hit(failpoint.NodeImportCreated)
+	}
+	if err != nil {
+		return core.TreeInfo{}, fmt.Errorf("create tree: %w", err)
+	}
+	if err = fill(ctx, dir); err == nil {
+		err = failpoint.Hit(failpoint.NodeImportFilled)
+	}
+	if err != nil {
+		return core.TreeInfo{}, fmt.Errorf("fill tree: %w", err)
+	}
+	info, err := n.cfg.Digest(ctx, dir)
+	if err != nil {
+		return core.TreeInfo{}, fmt.Errorf("digest tree: %w", err)
+	}
+	if err = n.cfg.Disk.Freeze(ctx, ref); err == nil {
+		err = failpoint.Hit(failpoint.NodeImportFrozen)
+	}
+	if err != nil {
+		return core.TreeInfo{}, fmt.Errorf("freeze tree: %w", err)
+	}
+	return info, nil
+}
+
+// HasTemplate reports whether the template's tree is complete here.
+func (n *Node) HasTemplate(ctx context.Context, id core.TemplateID) (bool, error) {
+	trees, err := n.cfg.Disk.List(ctx)
+	if err != nil {
+		return false, fmt.Errorf("list trees: %w", err)
+	}
+	for _, t := range trees {
+		if t.Ref == templateTree(id) {
+			return t.Complete && t.Frozen, nil
+		}
+	}
+	return false, nil
+}
+
+// DeleteTemplate removes the template's tree.
+func (n *Node) DeleteTemplate(ctx context.Context, id core.TemplateID) error {
+	return n.cfg.Disk.Delete(ctx, templateTree(id))
+}
