@@ -1,0 +1,182 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"shoal/internal/core"
+)
+
+// BootstrapConfig says what tree to make, and where.
+type BootstrapConfig struct {
+	Recipe Recipe
+	// Dir is an empty directory of any filesystem that keeps owners, modes and xattrs. It may be mounted nosuid and nodev.
+	Dir string
+	// OwnerUID is the host uid and gid that the tree's uid 0 becomes; so does every other id up to 65535, counted from it.
+	OwnerUID int
+	// WorkDir keeps downloaded packages from one bootstrap to the next, in "archives". Only root may be able to write there.
+	WorkDir string
+	// Mirror and Suite, given together, replace the host's apt sources. Mirror is a Debian or Ubuntu archive, Suite a codename.
+	Mirror, Suite string
+	// Progress hears of each step; nil if nobody listens. It is called from other goroutines, one at a time, and must be quick.
+	Progress func(step string, percent int)
+	Logger   *slog.Logger
+}
+
+// Result describes a tree that was made.
+type Result struct {
+	// Source says how it was made, such as "debian bookworm, mmdebstrap".
+	Source   string
+	Packages []core.Package
+	Config   core.TemplateConfig
+}
+
+// Bootstrap fills an empty directory with a root tree. It needs root, apt, and mmdebstrap or debootstrap; where one is missing
+// the error is unsupported and names what to install. On any error, and when ctx ends first, the directory is to be thrown
+// away: no process and no mount is left.
+func Bootstrap(ctx context.Context, cfg BootstrapConfig) (Result, error) {
+	r, err := lookup(cfg.Recipe)
+	if err != nil {
+		return Result{}, err
+	}
+	if cfg.Progress == nil {
+		cfg.Progress = func(string, int) {}
+	}
+	if os.Geteuid() != 0 {
+		return Result{}, core.Errorf(core.CodeUnsupported, "making a template needs root")
+	}
+	t, path, err := findTool(exec.LookPath)
+	if err != nil {
+		return Result{}, err
+	}
+	cfg.Progress("reading apt's configuration", 0)
+	h, err := readHost(ctx, "/")
+	if err != nil {
+		return Result{}, wrapContext(ctx, core.Wrap(core.CodeInternal, err, "apt's configuration can't be read"))
+	}
+	j, err := newJob(cfg, r, h)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := prepareDirs(cfg); err != nil {
+		return Result{}, core.Wrap(core.CodeInternal, err, "the template's directory can't be prepared")
+	}
+	begun := time.Now()
+	if err := runTool(ctx, cfg, t, path, j, h.auth); err != nil {
+		return Result{}, wrapContext(ctx, err)
+	}
+	cfg.Progress("finishing the tree", 95)
+	packages, err := finish(cfg.Dir, cfg.OwnerUID, j)
+	if err != nil {
+		return Result{}, core.Wrap(core.CodeInternal, err, "the template's tree can't be finished")
+	}
+	source := fmt.Sprintf("%s %s, %s", j.distribution.id, j.distribution.codename, t)
+	cfg.Logger.Info("tree made", "recipe", string(cfg.Recipe), "source", source, "packages", len(packages),
+		"dur_ms", time.Since(begun).Milliseconds())
+	cfg.Progress("tree made", 100)
+	return Result{Source: source, Packages: packages, Config: r.config}, nil
+}
+
+// newJob decides which repositories a tree is made from.
+func newJob(cfg BootstrapConfig, r recipe, h host) (job, error) {
+	j := job{distribution: h.distribution, arch: h.arch, sources: h.sources, options: h.options, recipe: r}
+	switch {
+	case (cfg.Mirror == "") != (cfg.Suite == ""):
+		return job{}, core.Invalid("mirror", "a mirror and a suite are given together or not at all")
+	case cfg.Mirror != "":
+		id := "debian"
+		if _, err := os.Stat(debianKeyring); err != nil || (h.known && h.distribution.id == "ubuntu") {
+			id = "ubuntu"
+		}
+		j.distribution, _ = newDistribution(id, cfg.Suite)
+		j.sources = []source{{URI: cfg.Mirror, Suite: cfg.Suite, Components: j.distribution.public(h.arch)[0].Components}}
+		if err := j.sources[0].check(); err != nil {
+			return job{}, core.Wrap(core.CodeInvalid, err, "the mirror or suite is malformed")
+		}
+	case !h.known:
+		return job{}, core.Errorf(core.CodeUnsupported,
+			"this host is neither Debian nor Ubuntu: name a mirror and suite, or use `shoal template import`")
+	case len(j.sources) == 0:
+		j.sources = h.distribution.public(h.arch)
+	}
+	if _, err := os.Stat(j.distribution.keyring); err != nil {
+		return job{}, core.Wrap(core.CodeUnsupported, err, "the keys of %s are missing: install %s", j.distribution.id,
+			map[string]string{"debian": "debian-archive-keyring", "ubuntu": "ubuntu-keyring"}[j.distribution.id])
+	}
+	return j, nil
+}
+
+// prepareDirs hands the tree's directory and the cache of packages to the jail's root.
+func prepareDirs(cfg BootstrapConfig) error {
+	entries, err := os.ReadDir(cfg.Dir)
+	if err != nil {
+		return fmt.Errorf("look into the directory: %w", err)
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("look into the directory: %s is not empty", cfg.Dir)
+	}
+	if err := os.Chown(cfg.Dir, cfg.OwnerUID, cfg.OwnerUID); err != nil {
+		return fmt.Errorf("hand over the directory: %w", err)
+	}
+	if err := os.Chmod(cfg.Dir, 0o755); err != nil { //nolint:gosec // G302: a root directory; its parents guard it.
+		return fmt.Errorf("hand over the directory: %w", err)
+	}
+	archives := filepath.Join(cfg.WorkDir, archivesName)
+	if err := os.MkdirAll(cfg.WorkDir, 0o700); err != nil {
+		return fmt.Errorf("make the cache: %w", err)
+	}
+	if err := os.MkdirAll(archives, 0o700); err != nil {
+		return fmt.Errorf("make the cache: %w", err)
+	}
+	// The range may have changed since the cache was filled.
+	err = filepath.WalkDir(archives, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, cfg.OwnerUID, cfg.OwnerUID)
+	})
+	if err != nil {
+		return fmt.Errorf("hand over the cache: %w", err)
+	}
+	if err := os.Chmod(archives, 0o755); err != nil { //nolint:gosec // G302: _apt reads it; WorkDir keeps others out.
+		return fmt.Errorf("hand over the cache: %w", err)
+	}
+	return nil
+}
+
+// runTool runs the tool in the jail.
+func runTool(ctx context.Context, cfg BootstrapConfig, t tool, path string, j job, auth []byte) error {
+	out := &progress{report: cfg.Progress}
+	box := jail{
+		ownerUID: cfg.OwnerUID,
+		binds:    map[string]string{targetName: cfg.Dir, archivesName: filepath.Join(cfg.WorkDir, archivesName)},
+		files:    map[string][]byte{sourcesName: j.list(), authName: auth},
+	}
+	argv := j.mmdebstrapArgs(path)
+	if t == debootstrap {
+		box.files[scriptName] = []byte(j.debootstrapScript(path))
+		argv = []string{"/bin/sh", filepath.Join(inJail, scriptName)}
+	}
+	if err := box.run(ctx, argv, environmentFor(os.Getenv), out); err != nil {
+		return explain(t, err, out.output())
+	}
+	return nil
+}
+
+// wrapContext returns canceled or timeout if ctx has ended, for then whatever else went wrong was its doing, else err.
+func wrapContext(ctx context.Context, err error) error {
+	switch cause := ctx.Err(); {
+	case errors.Is(cause, context.DeadlineExceeded):
+		return core.Wrap(core.CodeTimeout, err, "making the template took too long")
+	case cause != nil:
+		return core.Wrap(core.CodeCanceled, err, "making the template was canceled")
+	}
+	return err
+}

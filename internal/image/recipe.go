@@ -1,0 +1,63 @@
+package image
+
+import (
+	"slices"
+
+	"shoal/internal/core"
+)
+
+// Recipe names what a tree holds.
+type Recipe string
+
+// The recipes.
+const (
+	// Minimal is the distribution's base with apt, python3 and ca-certificates, used as root.
+	Minimal Recipe = "minimal"
+	// Base is a developer's machine: python3 with pip and venv, nodejs, npm, git, curl, sudo, build-essential and jq, with
+	// the user "user" (uid 1000), who may use sudo without a password.
+	Base Recipe = "base"
+)
+
+// recipe is what a Recipe stands for.
+type recipe struct {
+	packages []string
+	// user is made with uid 1000 and passwordless sudo; empty makes none.
+	user   string
+	config core.TemplateConfig
+}
+
+// common are the packages that every tree has beside what the distribution requires: /etc/protocols and services, ps
+// and top, and the roots of trust.
+func common() []string { return []string{"ca-certificates", "netbase", "procps", "python3"} }
+
+// environment is what every process of a tree starts with.
+func environment() map[string]string {
+	return map[string]string{
+		"LANG": "C.UTF-8",
+		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+	}
+}
+
+// lookup returns what a recipe stands for.
+func lookup(name Recipe) (recipe, error) {
+	switch name {
+	case Minimal:
+		return recipe{
+			packages: common(),
+			config:   core.TemplateConfig{User: "root", Workdir: "/root", Env: environment()},
+		}, nil
+	case Base:
+		return recipe{
+			packages: slices.Concat(common(), []string{
+				"build-essential", "curl", "git", "jq", "less", "nodejs", "npm", "openssh-client", "python3-dev",
+				"python3-pip", "python3-venv", "sudo", "unzip", "xz-utils",
+			}),
+			user:   "user",
+			config: core.TemplateConfig{User: "user", Workdir: "/home/user", Env: environment()},
+		}, nil
+	}
+	return recipe{}, core.Invalid("recipe", "no recipe is called %q: there are %s and %s", string(name), Minimal, Base)
+}
+
+// Recipes lists every recipe.
+func Recipes() []Recipe { return []Recipe{Minimal, Base} }

@@ -1,0 +1,123 @@
+package image
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+
+	"shoal/internal/core"
+)
+
+// tool is a program of the host that can make a tree.
+type tool string
+
+const (
+	mmdebstrap  tool = "mmdebstrap"
+	debootstrap tool = "debootstrap"
+)
+
+// findTool returns the tool to use and its path, by a lookup like exec.LookPath.
+func findTool(look func(string) (string, error)) (tool, string, error) {
+	for _, name := range []string{"apt-get", "dpkg", "apt-config"} {
+		if _, err := look(name); err != nil {
+			return "", "", core.Wrap(core.CodeUnsupported, err,
+				"this host has no apt, which makes templates from Debian packages: make the tree elsewhere and use `shoal template import`")
+		}
+	}
+	for _, t := range []tool{mmdebstrap, debootstrap} {
+		if path, err := look(string(t)); err == nil {
+			return t, path, nil
+		}
+	}
+	return "", "", core.Errorf(core.CodeUnsupported,
+		"this host has neither mmdebstrap nor debootstrap: `apt-get install mmdebstrap`, or use `shoal template import`")
+}
+
+// The names below inJail of what a bootstrap needs there.
+const (
+	targetName   = "target"
+	archivesName = "archives"
+	sourcesName  = "shoal.list"
+	authName     = "auth.conf"
+	scriptName   = "bootstrap.sh"
+)
+
+// job is one bootstrap as its tool sees it.
+type job struct {
+	distribution distribution
+	arch         string
+	sources      []source
+	options      []string
+	recipe       recipe
+}
+
+// list is the content of the sources file. Every repository is held to the distribution's own keys.
+func (j job) list() []byte {
+	var b bytes.Buffer
+	for _, s := range j.sources {
+		b.WriteString(s.line(j.distribution.keyring))
+	}
+	return b.Bytes()
+}
+
+// aptOptions are apt settings for the time of the bootstrap only.
+func (j job) aptOptions() []string {
+	return append([]string{
+		`Dir::Etc::netrc "` + filepath.Join(inJail, authName) + `"`,
+		`Acquire::Retries "3"`,
+		`Acquire::Languages "none"`,
+		`APT::Install-Recommends "false"`,
+		`APT::Keep-Downloaded-Packages "true"`,
+	}, j.options...)
+}
+
+// excluded are the files of packages that a sandbox has no use for: manuals, translations and documents, but not the
+// licences. It stays in the tree, so that packages installed later are as quick.
+func excluded() []string {
+	return []string{
+		"path-exclude=/usr/share/man/*",
+		"path-exclude=/usr/share/locale/*",
+		"path-include=/usr/share/locale/locale.alias",
+		"path-exclude=/usr/share/doc/*",
+		"path-include=/usr/share/doc/*/copyright",
+		"path-exclude=/usr/share/info/*",
+		"path-exclude=/usr/share/lintian/*",
+	}
+}
+
+// addUser is a shell command that makes the recipe's user in the tree at "$1". sudo is told in a file of its
+// own, and the home directory gets what /etc/skel holds.
+func (j job) addUser() string {
+	user := j.recipe.user
+	return `chroot "$1" useradd --create-home --uid 1000 --user-group --shell /bin/bash ` + user +
+		` && printf '%s ALL=(ALL:ALL) NOPASSWD: ALL\n' ` + user + ` >"$1/etc/sudoers.d/90-` + user + `"` +
+		` && chmod 0440 "$1/etc/sudoers.d/90-` + user + `"`
+}
+
+// mmdebstrapArgs returns the command line of mmdebstrap at path.
+func (j job) mmdebstrapArgs(path string) []string {
+	archives := filepath.Join(inJail, archivesName)
+	args := []string{
+		path, "--mode=root", "--format=directory", "--variant=minbase", "--verbose",
+		"--architectures=" + j.arch,
+		"--include=" + strings.Join(j.recipe.packages, ","),
+		// The keys are named in the sources file, and the architecture is the host's.
+		"--skip=check/signed-by", "--skip=check/qemu",
+		// Downloaded packages are kept for the next tree: the cache's directory is mounted where apt puts them.
+		"--skip=download/empty", "--skip=essential/unlink",
+		`--setup-hook=mkdir -p "$1/var/cache/apt/archives" && mount --bind ` + archives + ` "$1/var/cache/apt/archives"`,
+		`--customize-hook=umount "$1/var/cache/apt/archives"`,
+		// A tree that a crash cuts short is thrown away whole, so nothing needs to reach the disk package by package.
+		"--dpkgopt=force-unsafe-io",
+	}
+	if j.recipe.user != "" {
+		args = append(args, "--customize-hook="+j.addUser())
+	}
+	for _, option := range excluded() {
+		args = append(args, "--dpkgopt="+option)
+	}
+	for _, option := range j.aptOptions() {
+		args = append(args, "--aptopt="+option)
+	}
+	return append(args, j.distribution.codename, filepath.Join(inJail, targetName), filepath.Join(inJail, sourcesName))
+}
