@@ -1,7 +1,8 @@
 // Command notices writes THIRD_PARTY_NOTICES.md: which modules of others are linked into the programs that we ship, under
 // which licence, with the licences' texts.
 //
-// It asks the go tool for what is really linked, not for what go.mod lists. With -check it only compares, for CI.
+// It asks the go tool for what is really linked, not for what go.mod lists. With -check it only compares, for CI. It is
+// part of the tools module, so it is started as `go -C tools run ./notices -root .. ./cmd/shoal`.
 package main
 
 import (
@@ -25,7 +26,12 @@ const output = "THIRD_PARTY_NOTICES.md"
 
 func main() {
 	check := flag.Bool("check", false, "compare only, exit 1 if the file is stale")
+	root := flag.String("root", ".", "the root of the module whose programs are looked at")
 	flag.Parse()
+	if err := os.Chdir(*root); err != nil {
+		fmt.Fprintln(os.Stderr, "notices:", err)
+		os.Exit(1)
+	}
 	if err := run(*check, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "notices:", err)
 		os.Exit(1)

@@ -9,13 +9,13 @@ import (
 
 func TestKindOf(t *testing.T) {
 	for text, want := range map[string]string{
-		"Apache License\n  Version 2.0, January 2004":                                                       "Apache-2.0",
-		"Permission is hereby granted, free of\ncharge, to any person":                                      "MIT",
-		"Redistribution and use in source and\nbinary forms, with":                                          "BSD-2-Clause",
-		"Redistribution and use in source and binary forms; names may not be used to endorse or promote":    "BSD-3-Clause",
-		"Mozilla Public License, version 2.0":                                                               "MPL-2.0",
+		"Apache License\n  Version 2.0, January 2004":                                                      "Apache-2.0",
+		"Permission is hereby granted, free of\ncharge, to any person":                                     "MIT",
+		"Redistribution and use in source and\nbinary forms, with":                                         "BSD-2-Clause",
+		"Redistribution and use in source and binary forms; names may not be used to endorse or promote":   "BSD-3-Clause",
+		"Mozilla Public License, version 2.0":                                                              "MPL-2.0",
 		"Permission to use, copy, modify, and/or distribute this software for any purpose with or without": "ISC",
-		"Additional IP Rights Grant (Patents)":                                                              "",
+		"Additional IP Rights Grant (Patents)":                                                             "",
 	} {
 		if got := kindOf(text); got != want {
 			t.Errorf("kindOf(%q) = %q, want %q", text, got, want)
