@@ -27,7 +27,9 @@ type Store interface {
 	Close() error
 }
 
-// Page asks for part of a list. Lists are in a stable order, newest first for sandboxes, oldest first for events.
+// Page asks for part of a list. Lists are in a stable order: sandboxes and execs newest first, templates by name with the
+// newest version first, events oldest first. A cursor that no page returned, and a limit out of bounds, are invalid and
+// blame the field. Paging on neither repeats nor misses a record that was there from the first page to the last.
 type Page struct {
 	// Cursor is what a previous page returned; empty starts at the beginning.
 	Cursor string
@@ -82,7 +84,7 @@ type Reader interface {
 type Tx interface {
 	Reader
 	// PutSandbox inserts or replaces a sandbox. A name that another live sandbox of the tenant has gives conflict, an id that
-	// was ever used by another tenant gives conflict.
+	// was ever used by another tenant, or whose sandbox is deleted or forgotten, gives conflict: it can't come back.
 	PutSandbox(core.Sandbox) error
 	// ForgetSandboxes removes the records of sandboxes deleted before t, with their execs. Their ids stay reserved.
 	ForgetSandboxes(before time.Time) (int, error)
