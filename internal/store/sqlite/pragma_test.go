@@ -1,0 +1,154 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"shoal/internal/core"
+	"shoal/internal/store"
+)
+
+// TestPragmas holds each connection to what the package's documentation promises of it.
+func TestPragmas(t *testing.T) {
+	s := openHere(t, Config{})
+	const full, normal = "2", "1"
+	for name, tc := range map[string]struct {
+		db                     *sql.DB
+		synchronous, queryOnly string
+	}{
+		"full":    {s.full, full, "0"},
+		"relaxed": {s.relaxed, normal, "0"},
+		"read":    {s.read, full, "1"},
+	} {
+		for pragma, want := range map[string]string{
+			"journal_mode": "wal", "foreign_keys": "1", "busy_timeout": "5000", "trusted_schema": "0",
+			"synchronous": tc.synchronous, "query_only": tc.queryOnly,
+		} {
+			var got string
+			if err := tc.db.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil {
+				t.Fatal(err)
+			}
+			if got != want {
+				t.Errorf("%s: %s is %s, want %s", name, pragma, got, want)
+			}
+		}
+	}
+}
+
+func TestTrimming(t *testing.T) {
+	s := openHere(t, Config{KeepEvents: 3})
+	for range 5 {
+		err := s.Update(t.Context(), func(tx store.Tx) error {
+			_, err := tx.AppendEvent(core.Event{Tenant: "a", Type: core.EventSandboxRunning})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := s.View(t.Context(), func(r store.Reader) error {
+		list, oldest, err := r.Events("a", "", 0, 10)
+		if len(list) != 3 || oldest != 3 || list[2].Seq != 5 {
+			t.Errorf("got %v from %d", list, oldest)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFullDisk bounds the database's size, which SQLite answers as it answers a full disk.
+func TestFullDisk(t *testing.T) {
+	s := openHere(t, Config{})
+	if _, err := s.full.ExecContext(t.Context(), "PRAGMA max_page_count = 60"); err != nil {
+		t.Fatal(err)
+	}
+	value := string(make([]byte, 1<<20))
+	err := s.Update(t.Context(), func(tx store.Tx) error { return tx.PutSetting("big", value) })
+	if !core.IsCode(err, core.CodeExhausted) {
+		t.Fatalf("got %v, want exhausted", err)
+	}
+	if err := s.Update(t.Context(), func(tx store.Tx) error { return tx.PutSetting("small", "v") }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestInterruptedQuery(t *testing.T) {
+	s := openHere(t, Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	err := s.View(ctx, func(r store.Reader) error {
+		rd := r.(*reader)
+		started := make(chan struct{})
+		go func() {
+			<-started
+			cancel()
+		}()
+		close(started)
+		_, err := one(rd, "", scanNumber,
+			"WITH RECURSIVE c (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT max(x) FROM c")
+		return err
+	})
+	if !core.IsCode(err, core.CodeCanceled) {
+		t.Fatalf("got %v, want canceled", err)
+	}
+}
+
+// TestIndexes holds that the queries of the hot paths and of the reconcile loop don't scan whole tables.
+func TestIndexes(t *testing.T) {
+	s := openHere(t, Config{})
+	for query, want := range map[string]string{
+		"SELECT id FROM sandbox WHERE tenant = 'a' AND name = 'b' AND name <> '' AND state <> 'deleted'":                         "sandbox_live_name",
+		"SELECT id FROM sandbox WHERE tenant = 'a' AND state <> 'deleted' ORDER BY created_at DESC, id DESC LIMIT 9":             "sandbox_by_tenant",
+		"SELECT min(expires_at) FROM sandbox WHERE expires_at IS NOT NULL AND state <> 'deleted'":                                "sandbox_by_expiry",
+		"SELECT id FROM sandbox WHERE expires_at IS NOT NULL AND expires_at <= 1 AND state <> 'deleted' ORDER BY expires_at, id": "sandbox_by_expiry",
+		"SELECT id FROM sandbox WHERE state = 'deleted' AND operation = '' AND deleted_at < 1":                                   "sandbox_by_deletion",
+		"SELECT id FROM exec WHERE sandbox = 'a' AND outcome = '' ORDER BY started_at, id":                                       "exec_running",
+		"SELECT id FROM exec WHERE sandbox = 'a' AND (started_at, id) < (1, 'a') ORDER BY started_at DESC, id DESC LIMIT 9":      "exec_by_start",
+		"SELECT seq FROM event WHERE tenant = 'a' AND seq > 1 AND sandbox = 'b' AND sandbox <> '' ORDER BY seq LIMIT 9":          "event_by_sandbox",
+		"SELECT id FROM api_key WHERE hash = 'a'":                                                                                "sqlite_autoindex_api_key_2",
+	} {
+		rows, err := s.read.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := ""
+		for rows.Next() {
+			var a, b, c int
+			var detail string
+			if err := rows.Scan(&a, &b, &c, &detail); err != nil {
+				t.Fatal(err)
+			}
+			plan += detail + "; "
+		}
+		if err := rows.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !containsWord(plan, want) {
+			t.Errorf("%s\nuses %q, want the index %s", query, plan, want)
+		}
+	}
+}
+
+func containsWord(s, word string) bool { return strings.Contains(s+" ", word+" ") }
+
+func openHere(t *testing.T, c Config) *Store {
+	t.Helper()
+	c.Path = filepath.Join(t.TempDir(), "shoal.db")
+	c.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}

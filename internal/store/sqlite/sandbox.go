@@ -1,0 +1,170 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+	"strings"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/store"
+)
+
+const noSandbox = "no such sandbox"
+
+const sandboxColumns = `id, tenant, name, template_id, template_name, state, operation, operation_since, incarnation, node, epoch,
+	persistent, vcpus, memory_bytes, disk_bytes, env, labels, created_at, started_at, expires_at, deleted_at, failure`
+
+const selectSandbox = "SELECT " + sandboxColumns + " FROM sandbox "
+
+func scanSandbox(r row) (b core.Sandbox, err error) {
+	err = r.Scan(&b.ID, &b.Tenant, &b.Name, &b.Template, &b.TemplateName, &b.State, &b.Operation,
+		(*instant)(&b.OperationSince), &b.Incarnation, &b.Node, &b.Epoch,
+		&b.Persistent, &b.Resources.VCPUs, &b.Resources.MemoryBytes, &b.Resources.DiskBytes,
+		jsonOf(&b.Env), jsonOf(&b.Labels), (*instant)(&b.CreatedAt), (*instant)(&b.StartedAt),
+		(*instant)(&b.ExpiresAt), (*instant)(&b.DeletedAt), &b.Failure)
+	return b, err
+}
+
+// Sandbox finds a sandbox of the tenant that isn't deleted, first by id, then by name.
+func (r *reader) Sandbox(tenant core.TenantID, idOrName string) (core.Sandbox, error) {
+	b, err := one(r, noSandbox, scanSandbox,
+		selectSandbox+"WHERE id = ? AND tenant = ? AND state <> 'deleted'", idOrName, tenant)
+	if !core.IsCode(err, core.CodeNotFound) || idOrName == "" {
+		return b, err
+	}
+	return one(r, noSandbox, scanSandbox,
+		selectSandbox+"WHERE tenant = ? AND name = ? AND name <> '' AND state <> 'deleted'", tenant, idOrName)
+}
+
+// SandboxByID finds a sandbox of any tenant, deleted ones too.
+func (r *reader) SandboxByID(id core.SandboxID) (core.Sandbox, error) {
+	return one(r, noSandbox, scanSandbox, selectSandbox+"WHERE id = ?", id)
+}
+
+// ListSandboxes returns a page of the tenant's sandboxes, newest first.
+func (r *reader) ListSandboxes(
+	tenant core.TenantID, filter store.SandboxFilter, page store.Page,
+) (list []core.Sandbox, next string, err error) {
+	if err := checkLimit(page.Limit); err != nil {
+		return nil, "", err
+	}
+	after, ok, err := parseCursor("sandboxes", page.Cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	query := selectSandbox + "WHERE tenant = ?"
+	args := []any{tenant}
+	if ok {
+		query += " AND (created_at, id) < (?, ?)"
+		args = append(args, after.At, after.ID)
+	}
+	if !filter.IncludeDeleted {
+		query += " AND state <> 'deleted'"
+	}
+	if len(filter.States) > 0 {
+		query += " AND state IN (?" + strings.Repeat(", ?", len(filter.States)-1) + ")"
+		for _, s := range filter.States {
+			args = append(args, s)
+		}
+	}
+	for k, v := range filter.Labels {
+		query += " AND EXISTS (SELECT 1 FROM json_each(sandbox.labels) WHERE key = ? AND value = ?)"
+		args = append(args, k, v)
+	}
+	query += " ORDER BY created_at DESC, id DESC LIMIT ?"
+	list, err = many(r, scanSandbox, query, append(args, page.Limit+1)...)
+	if err != nil {
+		return nil, "", err
+	}
+	list, next = cut(list, page.Limit, func(b core.Sandbox) string {
+		return position{Kind: "sandboxes", At: nanoseconds(b.CreatedAt), ID: string(b.ID)}.String()
+	})
+	return list, next, nil
+}
+
+// AllSandboxes returns what the reconcile loop has to look after.
+func (r *reader) AllSandboxes() ([]core.Sandbox, error) {
+	return many(r, scanSandbox, selectSandbox+"WHERE state <> 'deleted' OR operation <> '' ORDER BY created_at, id")
+}
+
+// NextExpiry returns the earliest deadline of a sandbox that is not deleted.
+func (r *reader) NextExpiry() (at time.Time, ok bool, err error) {
+	at, err = one(r, "", func(r row) (t time.Time, err error) {
+		err = r.Scan((*instant)(&t))
+		return t, err
+	}, "SELECT min(expires_at) FROM sandbox WHERE expires_at IS NOT NULL AND state <> 'deleted'")
+	return at, !at.IsZero(), err
+}
+
+// Expired returns the sandboxes whose deadline has come, in the order of their deadlines.
+func (r *reader) Expired(now time.Time) ([]core.Sandbox, error) {
+	return many(r, scanSandbox,
+		selectSandbox+"WHERE expires_at IS NOT NULL AND expires_at <= ? AND state <> 'deleted' ORDER BY expires_at, id",
+		instant(now))
+}
+
+const putSandbox = "INSERT INTO sandbox (" + sandboxColumns + `)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	ON CONFLICT (id) DO UPDATE SET name = excluded.name, template_id = excluded.template_id,
+	template_name = excluded.template_name, state = excluded.state, operation = excluded.operation,
+	operation_since = excluded.operation_since, incarnation = excluded.incarnation, node = excluded.node,
+	epoch = excluded.epoch, persistent = excluded.persistent, vcpus = excluded.vcpus,
+	memory_bytes = excluded.memory_bytes, disk_bytes = excluded.disk_bytes, env = excluded.env,
+	labels = excluded.labels, created_at = excluded.created_at, started_at = excluded.started_at,
+	expires_at = excluded.expires_at, deleted_at = excluded.deleted_at, failure = excluded.failure`
+
+// PutSandbox inserts or replaces a sandbox.
+func (w *writer) PutSandbox(b core.Sandbox) error {
+	if b.ID == "" || b.Tenant == "" || b.CreatedAt.IsZero() {
+		return core.Errorf(core.CodeInvalid, "a sandbox has an id, a tenant and a time of creation")
+	}
+	if err := errors.Join(checkText("env", b.Env), checkText("labels", b.Labels)); err != nil {
+		return err
+	}
+	if err := w.claimID(b); err != nil {
+		return err
+	}
+	_, err := w.change("write sandbox", putSandbox,
+		b.ID, b.Tenant, b.Name, b.Template, b.TemplateName, b.State, b.Operation,
+		instant(b.OperationSince), b.Incarnation, b.Node, b.Epoch,
+		b.Persistent, b.Resources.VCPUs, b.Resources.MemoryBytes, b.Resources.DiskBytes,
+		jsonOf(&b.Env), jsonOf(&b.Labels), instant(b.CreatedAt), instant(b.StartedAt),
+		instant(b.ExpiresAt), instant(b.DeletedAt), b.Failure)
+	if isUnique(err) {
+		return core.Wrap(core.CodeConflict, err, "another sandbox has the name %q", b.Name)
+	}
+	return err
+}
+
+// claimID reserves the id of a new sandbox for ever. An id that has been used by another tenant, or whose sandbox is
+// deleted or forgotten, is never used again.
+func (w *writer) claimID(b core.Sandbox) error {
+	n, err := w.change("reserve id",
+		"INSERT INTO reserved_id (id, tenant) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", b.ID, b.Tenant)
+	if err != nil || n == 1 {
+		return err
+	}
+	var tenant core.TenantID
+	var state sql.Null[core.State]
+	_, err = one(&w.reader, "", func(r row) (struct{}, error) {
+		return struct{}{}, r.Scan(&tenant, &state)
+	}, "SELECT r.tenant, s.state FROM reserved_id r LEFT JOIN sandbox s ON s.id = r.id WHERE r.id = ?", b.ID)
+	switch {
+	case err != nil:
+		return err
+	case tenant != b.Tenant, !state.Valid:
+		return core.Errorf(core.CodeConflict, "the id has been used before")
+	case state.V == core.StateDeleted && b.State != core.StateDeleted:
+		return core.Errorf(core.CodeConflict, "the sandbox is deleted")
+	}
+	return nil
+}
+
+// ForgetSandboxes removes old records of deleted sandboxes; their execs go with them. One whose delete operation is still
+// under way is kept: something of it may still exist on a node.
+func (w *writer) ForgetSandboxes(before time.Time) (int, error) {
+	n, err := w.change("forget sandboxes",
+		"DELETE FROM sandbox WHERE state = 'deleted' AND operation = '' AND deleted_at < ?", instant(before))
+	return int(n), err
+}

@@ -1,0 +1,150 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/store"
+)
+
+func testExec(t *testing.T, open Open) {
+	t.Run("every field comes back", func(t *testing.T) { testExecFields(t, open) })
+	t.Run("an exec needs its sandbox", func(t *testing.T) {
+		s := start(t, open)
+		wantCode(t, s.try(func(tx store.Tx) error { return tx.PutExec(newExec("nobody")) }), core.CodeNotFound)
+	})
+	t.Run("pages, newest first", func(t *testing.T) {
+		s := start(t, open)
+		b, other := newSandbox(alice), newSandbox(alice)
+		s.put(b, other)
+		var want, got []core.ExecID
+		for i := range 7 {
+			e, noise := newExec(b.ID), newExec(other.ID)
+			e.StartedAt = epoch().Add(time.Duration(i))
+			s.update(func(tx store.Tx) error {
+				if err := tx.PutExec(noise); err != nil {
+					return err
+				}
+				return tx.PutExec(e)
+			})
+			want = append([]core.ExecID{e.ID}, want...)
+		}
+		page := store.Page{Limit: 3}
+		for more := true; more; more = page.Cursor != "" {
+			s.view(func(r store.Reader) (err error) {
+				var list []core.Exec
+				list, page.Cursor, err = r.ListExecs(b.ID, page)
+				for _, e := range list {
+					got = append(got, e.ID)
+				}
+				return err
+			})
+		}
+		wantSame(t, got, want)
+	})
+	t.Run("lost", func(t *testing.T) { testLoseExecs(t, open) })
+}
+
+func testExecFields(t *testing.T, open Open) {
+	s := start(t, open)
+	b := newSandbox(alice)
+	s.put(b)
+	zero, code := 0, 137
+	want := core.Exec{
+		ID: core.ExecID(core.NewID()), Sandbox: b.ID,
+		Spec: core.ExecSpec{
+			Cmd: []string{"sh", "", "-c", "echo 'x'; \x00\n"}, Shell: "true", Cwd: "/tmp", Env: map[string]string{"A": "b"},
+			User: "user:group", Stdin: true, Timeout: 90 * time.Second, Detach: true, TTY: true, Rows: 24, Cols: 65535,
+		},
+		PID: 4194304, Outcome: core.OutcomeExited, ExitCode: &zero, Signal: "SIGKILL",
+		StartedAt: epoch(), EndedAt: epoch().Add(1), OutputBytes: 1 << 50, OutputFrom: 1 << 49, Processes: 3,
+	}
+	put := func(e core.Exec) error { return s.try(func(tx store.Tx) error { return tx.PutExec(e) }) }
+	check := func(want core.Exec) {
+		t.Helper()
+		s.view(func(r store.Reader) error {
+			got, err := r.Exec(b.ID, want.ID)
+			wantSame(t, got, want)
+			return err
+		})
+	}
+	if err := put(want); err != nil {
+		t.Fatal(err)
+	}
+	check(want)
+	want.ExitCode, want.Outcome, want.Processes = &code, core.OutcomeSignaled, 0
+	if err := put(want); err != nil {
+		t.Fatal(err)
+	}
+	check(want)
+	plain := newExec(b.ID)
+	if err := put(plain); err != nil {
+		t.Fatal(err)
+	}
+	check(plain) // an exit code that is not there is not zero
+	bad := newExec(b.ID)
+	bad.Spec.Cmd = []string{"\xff"}
+	wantCode(t, put(bad), core.CodeInvalid)
+	s.view(func(r store.Reader) error {
+		_, err := r.Exec("another", want.ID)
+		wantCode(t, err, core.CodeNotFound)
+		return nil
+	})
+}
+
+func testLoseExecs(t *testing.T, open Open) {
+	s := start(t, open)
+	b, other := newSandbox(alice), newSandbox(alice)
+	s.put(b, other)
+	zero := 0
+	running, late, ended, theirs := newExec(b.ID), newExec(b.ID), newExec(b.ID), newExec(other.ID)
+	running.Processes, late.StartedAt = 2, epoch().Add(1)
+	ended.Outcome, ended.ExitCode, ended.EndedAt = core.OutcomeExited, &zero, epoch()
+	s.update(func(tx store.Tx) error {
+		for _, e := range []core.Exec{running, late, ended, theirs} {
+			if err := tx.PutExec(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	at := epoch().Add(time.Minute)
+	for i := range 2 {
+		s.update(func(tx store.Tx) error {
+			lost, err := tx.LoseExecs(b.ID, at)
+			if err != nil {
+				return err
+			}
+			if i == 1 {
+				if len(lost) != 0 {
+					t.Fatalf("lost again: %v", lost)
+				}
+				return nil
+			}
+			want := []core.Exec{running, late}
+			for i := range want {
+				want[i].Outcome, want[i].EndedAt, want[i].Processes = core.OutcomeLost, at, 0
+			}
+			wantSame(t, lost, want)
+			for _, e := range want {
+				got, err := tx.Exec(b.ID, e.ID)
+				if err != nil {
+					return err
+				}
+				wantSame(t, got, e)
+			}
+			return nil
+		})
+	}
+	s.view(func(r store.Reader) error {
+		for _, e := range []core.Exec{ended, theirs} {
+			got, err := r.Exec(e.Sandbox, e.ID)
+			if err != nil {
+				return err
+			}
+			wantSame(t, got, e)
+		}
+		return nil
+	})
+}

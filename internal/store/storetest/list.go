@@ -1,0 +1,152 @@
+package storetest
+
+import (
+	"encoding/base64"
+	"slices"
+	"testing"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/store"
+)
+
+func testList(t *testing.T, open Open) {
+	t.Run("filters", func(t *testing.T) { testFilters(t, open) })
+	t.Run("pages", func(t *testing.T) { testPages(t, open) })
+	t.Run("bad pages are refused", func(t *testing.T) { testBadPages(t, open) })
+}
+
+func testFilters(t *testing.T, open Open) {
+	s := start(t, open)
+	a, b, c, dead := newSandbox(alice), newSandbox(alice), newSandbox(alice), newSandbox(alice)
+	a.Labels = map[string]string{"app": "web", "tier": "1"}
+	b.Labels, b.State = map[string]string{"app": "web", "tier": "2"}, core.StateFailed
+	dead.State, dead.DeletedAt = core.StateDeleted, epoch()
+	dead.Labels = a.Labels
+	for i, p := range []*core.Sandbox{&a, &b, &c, &dead} {
+		p.CreatedAt = epoch().Add(time.Duration(i))
+	}
+	s.put(a, b, c, dead)
+	tests := map[string]struct {
+		filter store.SandboxFilter
+		want   []core.SandboxID
+	}{
+		"none":               {store.SandboxFilter{}, []core.SandboxID{c.ID, b.ID, a.ID}},
+		"empty labels":       {store.SandboxFilter{Labels: map[string]string{}}, []core.SandboxID{c.ID, b.ID, a.ID}},
+		"deleted too":        {store.SandboxFilter{IncludeDeleted: true}, []core.SandboxID{dead.ID, c.ID, b.ID, a.ID}},
+		"a state":            {store.SandboxFilter{States: []core.State{core.StateFailed}}, []core.SandboxID{b.ID}},
+		"two states":         {store.SandboxFilter{States: []core.State{core.StateFailed, core.StateRunning}}, []core.SandboxID{c.ID, b.ID, a.ID}},
+		"a label":            {store.SandboxFilter{Labels: map[string]string{"app": "web"}}, []core.SandboxID{b.ID, a.ID}},
+		"all labels":         {store.SandboxFilter{Labels: map[string]string{"app": "web", "tier": "1"}}, []core.SandboxID{a.ID}},
+		"label and state":    {store.SandboxFilter{States: []core.State{core.StateFailed}, Labels: map[string]string{"tier": "1"}}, nil},
+		"label of nobody":    {store.SandboxFilter{Labels: map[string]string{"app": "db"}}, nil},
+		"key of nobody":      {store.SandboxFilter{Labels: map[string]string{"$.app": "web"}}, nil},
+		"value by wildcard":  {store.SandboxFilter{Labels: map[string]string{"app": "%"}}, nil},
+		"state of nobody":    {store.SandboxFilter{States: []core.State{core.StateFrozen}}, nil},
+		"deleted, not asked": {store.SandboxFilter{States: []core.State{core.StateDeleted}}, nil},
+		"deleted, asked":     {store.SandboxFilter{States: []core.State{core.StateDeleted}, IncludeDeleted: true}, []core.SandboxID{dead.ID}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			list, next, err := s.list(alice, tc.filter, store.Page{Limit: 1000})
+			if err != nil || next != "" {
+				t.Fatalf("next %q, error %v", next, err)
+			}
+			wantSame(t, ids(list), tc.want)
+		})
+	}
+}
+
+// testPages walks a list in pages while records come and go around it.
+func testPages(t *testing.T, open Open) {
+	s := start(t, open)
+	const n = 25
+	var want []core.SandboxID
+	for i := range n {
+		b := newSandbox(alice)
+		b.CreatedAt = epoch().Add(time.Duration(i/5) * time.Second) // five of each age: the id must break the tie
+		s.put(b)
+		want = append(want, b.ID)
+	}
+	var got []core.SandboxID
+	page := store.Page{Limit: 3}
+	for pages := 0; ; pages++ {
+		list, next, err := s.list(alice, store.SandboxFilter{}, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, ids(list)...)
+		if next == "" {
+			break
+		}
+		if len(list) != page.Limit || pages > n {
+			t.Fatalf("page %d has %d records and a next page", pages, len(list))
+		}
+		page.Cursor = next
+
+		young := newSandbox(alice)
+		young.CreatedAt = epoch().Add(time.Hour)
+		s.put(young)
+		// The record that the cursor stands on goes away, and comes back as another one of its name would.
+		last := list[len(list)-1]
+		last.State, last.DeletedAt = core.StateDeleted, epoch()
+		s.put(last)
+	}
+	sorted := slices.Clone(got)
+	slices.Sort(sorted)
+	slices.Sort(want)
+	wantSame(t, sorted, want)
+
+	// A last page that is exactly full has no next.
+	list, next, err := s.list(bob, store.SandboxFilter{}, store.Page{Limit: 1})
+	if err != nil || next != "" || len(list) != 0 {
+		t.Fatalf("an empty list gave %v, %q, %v", list, next, err)
+	}
+	s.put(newSandbox(bob))
+	list, next, err = s.list(bob, store.SandboxFilter{}, store.Page{Limit: 1})
+	if err != nil || next != "" || len(list) != 1 {
+		t.Fatalf("a full last page gave %v, %q, %v", list, next, err)
+	}
+}
+
+func testBadPages(t *testing.T, open Open) {
+	s := start(t, open)
+	for range 3 {
+		b := newSandbox(alice)
+		s.put(b)
+		s.update(func(tx store.Tx) error {
+			if err := tx.PutExec(newExec(b.ID)); err != nil {
+				return err
+			}
+			return tx.PutExec(newExec(b.ID))
+		})
+	}
+	_, good, err := s.list(alice, store.SandboxFilter{}, store.Page{Limit: 1})
+	if err != nil || good == "" {
+		t.Fatalf("cursor %q, error %v", good, err)
+	}
+	garbage := []string{"x", "!", "bm90IGEgY3Vyc29y", good + "A", good[1:], base64.RawURLEncoding.EncodeToString([]byte(`{"k":"sandboxes"}`))}
+	for _, c := range garbage {
+		_, _, err := s.list(alice, store.SandboxFilter{}, store.Page{Limit: 1, Cursor: c})
+		wantField(t, err, "cursor")
+	}
+	s.view(func(r store.Reader) error {
+		_, _, err := r.ListExecs("x", store.Page{Limit: 1, Cursor: good})
+		wantField(t, err, "cursor")
+		_, _, err = r.ListTemplates(alice, store.Page{Limit: 1, Cursor: good})
+		wantField(t, err, "cursor")
+		for _, limit := range []int{0, -1, 1001} {
+			_, _, err = r.ListSandboxes(alice, store.SandboxFilter{}, store.Page{Limit: limit})
+			wantField(t, err, "limit")
+			_, _, err = r.ListExecs("x", store.Page{Limit: limit})
+			wantField(t, err, "limit")
+			_, _, err = r.ListTemplates(alice, store.Page{Limit: limit})
+			wantField(t, err, "limit")
+			_, _, err = r.Events(alice, "", 0, limit)
+			wantField(t, err, "limit")
+		}
+		_, _, err = r.Events(alice, "", -1, 1)
+		wantField(t, err, "after")
+		return nil
+	})
+}
