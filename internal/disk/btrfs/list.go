@@ -1,0 +1,217 @@
+package btrfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"shoal/internal/core"
+	"shoal/internal/disk"
+)
+
+// List returns every tree that is not set aside.
+func (d *Driver) List(ctx context.Context) ([]disk.Tree, error) {
+	end, err := d.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	var trees []disk.Tree
+	for _, kind := range kinds() {
+		names, err := readNames(d.kindPath(kind))
+		if err != nil {
+			return nil, failure(err, "list trees")
+		}
+		for _, name := range names {
+			ref := disk.Ref{Kind: kind, ID: name}
+			if ref.Check() != nil {
+				continue
+			}
+			tree, err := d.lookAt(ref)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // deleted meanwhile
+			}
+			if err != nil {
+				return nil, failure(err, "list trees")
+			}
+			trees = append(trees, tree)
+		}
+	}
+	return trees, nil
+}
+
+func readNames(dir string) ([]string, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1)
+}
+
+func (d *Driver) lookAt(ref disk.Ref) (disk.Tree, error) {
+	f, err := d.openTree(ref)
+	if err != nil {
+		return disk.Tree{}, err
+	}
+	defer f.Close()
+	info, err := subvolumeInfo(int(f.Fd()))
+	if err != nil {
+		return disk.Tree{}, err
+	}
+	frozen := info.flags&rootReadOnly != 0
+	cloned := info.parentUUID != [16]byte{}
+	return disk.Tree{Ref: ref, Frozen: frozen, Complete: frozen || cloned}, nil
+}
+
+// A tree that is set aside stays where it is, as <id>.<unix nanoseconds>: the kernel lets a read-only subvolume change its
+// name but not its directory, and a dot is in no id.
+
+// Quarantine sets a tree aside.
+func (d *Driver) Quarantine(ctx context.Context, ref disk.Ref) error {
+	end, err := d.begin(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer end()
+	aside := d.treePath(ref) + "." + strconv.FormatInt(time.Now().UnixNano(), 10)
+	err = unix.Renameat2(unix.AT_FDCWD, d.treePath(ref), unix.AT_FDCWD, aside, unix.RENAME_NOREPLACE)
+	if err != nil {
+		return failure(err, "set tree aside")
+	}
+	return failure(commit(int(d.root.Fd())), "commit setting aside")
+}
+
+// PurgeQuarantine removes what was set aside longer ago than age.
+func (d *Driver) PurgeQuarantine(ctx context.Context, age time.Duration) (int, error) {
+	end, err := d.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer end()
+	purged := 0
+	for _, kind := range kinds() {
+		names, err := readNames(d.kindPath(kind))
+		if err != nil {
+			return purged, failure(err, "list trees set aside")
+		}
+		for _, name := range names {
+			since, ok := asideSince(name)
+			if !ok || time.Since(since) < age {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return purged, failure(err, "purge")
+			}
+			if err := d.destroy(kind, name); err != nil {
+				return purged, err
+			}
+			purged++
+		}
+	}
+	return purged, nil
+}
+
+// asideSince tells since when a name is set aside.
+func asideSince(name string) (time.Time, bool) {
+	_, text, ok := strings.Cut(name, ".")
+	nanos, err := strconv.ParseInt(text, 10, 64)
+	return time.Unix(0, nanos), ok && err == nil
+}
+
+// Space returns what the trees have.
+func (d *Driver) Space(ctx context.Context) (disk.Space, error) {
+	end, err := d.begin(ctx)
+	if err != nil {
+		return disk.Space{}, err
+	}
+	defer end()
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(d.root.Fd()), &st); err != nil {
+		return disk.Space{}, failure(err, "statfs pool")
+	}
+	total, free := int64(st.Blocks)*st.Bsize, int64(st.Bavail)*st.Bsize
+	if d.image == nil {
+		return disk.Space{
+			TotalBytes:     total,
+			FreeBytes:      max(0, free-d.cfg.MinHostFree),
+			AllocatedBytes: total - int64(st.Bfree)*st.Bsize,
+		}, nil
+	}
+	var image unix.Stat_t
+	if err := unix.Fstat(int(d.image.Fd()), &image); err != nil {
+		return disk.Space{}, failure(err, "stat image")
+	}
+	more, err := room(d.cfg, image.Size, 1<<62)
+	if err != nil {
+		return disk.Space{}, failure(err, "look for room")
+	}
+	return disk.Space{TotalBytes: image.Size + more, FreeBytes: free + more, AllocatedBytes: image.Blocks * 512}, nil
+}
+
+// Close stops the work in the background and waits for calls under way. Mount and loop device stay for sandboxes.
+func (d *Driver) Close() error {
+	d.stop()
+	d.growing.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.root == nil {
+		return nil
+	}
+	err := commit(int(d.root.Fd()))
+	d.release()
+	return failure(err, "close pool")
+}
+
+// Unmount closes the driver and takes the trees out of the host's sight: no mount and no loop device is left. It fails
+// with conflict, and the driver is closed, while anything uses a tree.
+func (d *Driver) Unmount(ctx context.Context) error {
+	image := d.cfg.image()
+	if err := d.Close(); err != nil {
+		return err
+	}
+	if err := unmountAll(d.mnt); err != nil {
+		return failure(err, "unmount pool")
+	}
+	if d.image == nil {
+		return nil
+	}
+	return failure(waitDetached(ctx, image), "detach image")
+}
+
+func (c Config) image() string { return filepath.Join(c.Dir, imageName) }
+
+// waitDetached waits until the image has no loop device: the kernel detaches it a moment after the unmount, when the
+// last reference is dropped.
+func waitDetached(ctx context.Context, path string) error {
+	image, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open image: %w", err)
+	}
+	defer image.Close()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		loop, err := findLoop(image)
+		if err != nil {
+			return err
+		}
+		if loop == nil {
+			return nil
+		}
+		_ = loop.close()
+		select {
+		case <-ctx.Done():
+			return core.Wrap(core.CodeConflict, ctx.Err(), "something still uses the pool's loop device %s", loop.path())
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package btrfs
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"shoal/internal/disk"
+)
+
+// Simple quotas (Linux 6.7) count an extent for the subvolume that wrote it, for as long as anybody keeps it. So a clone
+// starts at nothing, its limit bounds its own writes, and neither clones nor deletes cost more the more of them there are.
+// Full qgroups count sharing, which makes every clone dearer than the one before: they are never switched on.
+
+// openQuotas finds out whether limits can be enforced, and switches simple quotas on in a pool of ours. On a btrfs of the
+// host's that is the operator's to decide.
+func (d *Driver) openQuotas() error {
+	info, err := filesystemInfo(int(d.root.Fd()))
+	if err != nil {
+		return fmt.Errorf("look at pool: %w", err)
+	}
+	d.sysfs = filepath.Join("/sys/fs/btrfs", uuidString(info.fsid))
+	if _, err := os.Stat(d.sysfs); err != nil {
+		d.caps.QuotaReason = "disk limits are not enforced: /sys/fs/btrfs is not visible here; mount sysfs"
+		return nil
+	}
+	mode := d.quotaMode()
+	if mode == "" && d.image != nil {
+		err := enableSimpleQuotas(int(d.root.Fd()))
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {
+			d.caps.QuotaReason = "disk limits are not enforced: the kernel has no simple quotas of btrfs; Linux 6.7 or later has them"
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("enable simple quotas: %w", err)
+		}
+		mode = d.quotaMode()
+	}
+	switch {
+	case mode == "squota":
+		d.caps.Quota = true
+	case d.image == nil:
+		d.caps.QuotaReason = "disk limits are not enforced: the data directory is on a btrfs of the host without simple quotas; " +
+			"\"btrfs quota enable --simple\" on it switches them on"
+	default:
+		d.caps.QuotaReason = fmt.Sprintf("disk limits are not enforced: the pool's quotas are in mode %q", mode)
+	}
+	return nil
+}
+
+// quotaMode returns "squota", "qgroup", or nothing while quotas are off.
+func (d *Driver) quotaMode() string {
+	b, err := os.ReadFile(filepath.Join(d.sysfs, "qgroups", "mode"))
+	if err != nil {
+		return ""
+	}
+	mode := strings.TrimSpace(string(b))
+	if mode == "disabled" {
+		return ""
+	}
+	return mode
+}
+
+func uuidString(b [16]byte) string {
+	h := hex.EncodeToString(b[:])
+	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
+}
+
+// written returns what a subvolume keeps of its own writes: extents that have been written, and those that are reserved
+// for data still in the page cache.
+func (d *Driver) written(subvolume uint64) (disk.Usage, error) {
+	dir := filepath.Join(d.sysfs, "qgroups", "0_"+strconv.FormatUint(subvolume, 10))
+	var sum int64
+	for _, name := range []string{"referenced", "rsv_data"} {
+		n, err := readNumber(filepath.Join(dir, name))
+		if err != nil {
+			return disk.Usage{}, fmt.Errorf("read usage: %w", err)
+		}
+		sum += n
+	}
+	return disk.Usage{WrittenBytes: sum}, nil
+}
+
+func readNumber(path string) (int64, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+}

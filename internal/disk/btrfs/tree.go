@@ -1,0 +1,211 @@
+package btrfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"shoal/internal/core"
+	"shoal/internal/disk"
+)
+
+// A tree is the subvolume <kind>/<id>. What it is can be read from the kernel's own record of it, so that no marker of ours
+// can disagree with it: frozen is the read-only flag; a tree that Create made has no parent, and is complete once frozen.
+
+// begin checks what every call on a tree checks, and holds the driver open until end is called.
+func (d *Driver) begin(ctx context.Context, refs ...disk.Ref) (end func(), err error) {
+	for _, ref := range refs {
+		if err := ref.Check(); err != nil {
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, failure(err, "begin")
+	}
+	d.mu.RLock()
+	if d.root == nil {
+		d.mu.RUnlock()
+		return nil, core.Errorf(core.CodeUnavailable, "the node is shutting down")
+	}
+	return d.mu.RUnlock, nil
+}
+
+func (d *Driver) kindPath(kind disk.Kind) string { return filepath.Join(d.mnt, string(kind)) }
+
+func (d *Driver) treePath(ref disk.Ref) string { return filepath.Join(d.mnt, string(ref.Kind), ref.ID) }
+
+// openKind opens the directory that holds trees of a kind.
+func (d *Driver) openKind(kind disk.Kind) (*os.File, error) { return os.Open(d.kindPath(kind)) }
+
+// openTree opens a tree's root directory without following a link.
+func (d *Driver) openTree(ref disk.Ref) (*os.File, error) {
+	path := d.treePath(ref)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	if st.Ino != subvolRootInode {
+		_ = f.Close()
+		return nil, fmt.Errorf("%s is not a subvolume", path)
+	}
+	return f, nil
+}
+
+// Capabilities says what can be done here.
+func (d *Driver) Capabilities() disk.Capabilities { return d.caps }
+
+// Create makes an empty writable tree.
+func (d *Driver) Create(ctx context.Context, ref disk.Ref) (string, error) {
+	end, err := d.begin(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	defer end()
+	dir, err := d.openKind(ref.Kind)
+	if err != nil {
+		return "", failure(err, "create tree")
+	}
+	defer dir.Close()
+	if err := createSubvolume(int(dir.Fd()), ref.ID); err != nil {
+		return "", failure(err, "create tree")
+	}
+	return d.treePath(ref), nil
+}
+
+// Clone makes a writable tree from a frozen one. The kernel commits the clone, with its limit, before it returns.
+func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOptions) (string, error) {
+	end, err := d.begin(ctx, from, to)
+	if err != nil {
+		return "", err
+	}
+	defer end()
+	if opts.LimitBytes < 0 {
+		return "", core.Errorf(core.CodeInvalid, "a limit is negative")
+	}
+	if opts.LimitBytes > 0 && !d.caps.Quota {
+		return "", core.Errorf(core.CodeUnsupported, "%s", d.caps.QuotaReason)
+	}
+	source, err := d.openTree(from)
+	if err != nil {
+		return "", failure(err, "open source")
+	}
+	defer source.Close()
+	info, err := subvolumeInfo(int(source.Fd()))
+	if err != nil {
+		return "", failure(err, "look at source")
+	}
+	if info.flags&rootReadOnly == 0 {
+		return "", core.Errorf(core.CodeConflict, "a tree must be frozen before it is cloned")
+	}
+	dir, err := d.openKind(to.Kind)
+	if err != nil {
+		return "", failure(err, "clone tree")
+	}
+	defer dir.Close()
+	if err := cloneSubvolume(int(dir.Fd()), int(source.Fd()), to.ID, opts.LimitBytes); err != nil {
+		return "", failure(err, "clone tree")
+	}
+	return d.treePath(to), nil
+}
+
+// Freeze makes a tree durable and then immutable. In this order: whoever finds it frozen after a power loss finds all of it.
+func (d *Driver) Freeze(ctx context.Context, ref disk.Ref) error {
+	end, err := d.begin(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer end()
+	tree, err := d.openTree(ref)
+	if err != nil {
+		return failure(err, "open tree")
+	}
+	defer tree.Close()
+	info, err := subvolumeInfo(int(tree.Fd()))
+	if err != nil {
+		return failure(err, "look at tree")
+	}
+	if info.flags&rootReadOnly != 0 {
+		return nil
+	}
+	if err := unix.Syncfs(int(tree.Fd())); err != nil {
+		return failure(err, "sync tree")
+	}
+	return failure(setReadOnly(int(tree.Fd())), "freeze tree")
+}
+
+// Path returns a tree's host path.
+func (d *Driver) Path(ref disk.Ref) (string, error) {
+	end, err := d.begin(context.Background(), ref)
+	if err != nil {
+		return "", err
+	}
+	defer end()
+	path := d.treePath(ref)
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return "", failure(err, "look at tree")
+	}
+	if st.Ino != subvolRootInode {
+		return "", core.Errorf(core.CodeNotFound, "no such tree")
+	}
+	return path, nil
+}
+
+// Delete unlinks a tree and commits; the kernel's cleaner frees what it held, in the background and across restarts.
+func (d *Driver) Delete(ctx context.Context, ref disk.Ref) error {
+	end, err := d.begin(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return d.destroy(ref.Kind, ref.ID)
+}
+
+func (d *Driver) destroy(kind disk.Kind, name string) error {
+	dir, err := d.openKind(kind)
+	if err != nil {
+		return failure(err, "delete tree")
+	}
+	defer dir.Close()
+	err = destroySubvolume(int(dir.Fd()), name)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return failure(err, "delete tree")
+	}
+	return failure(commit(int(dir.Fd())), "commit delete")
+}
+
+// Usage returns what a tree keeps of its own writes. Bytes that were overwritten count until the kernel has freed them.
+func (d *Driver) Usage(ctx context.Context, ref disk.Ref) (disk.Usage, error) {
+	end, err := d.begin(ctx, ref)
+	if err != nil {
+		return disk.Usage{}, err
+	}
+	defer end()
+	tree, err := d.openTree(ref)
+	if err != nil {
+		return disk.Usage{}, failure(err, "open tree")
+	}
+	defer tree.Close()
+	if !d.caps.Quota {
+		return disk.Usage{WrittenBytes: -1}, nil
+	}
+	info, err := subvolumeInfo(int(tree.Fd()))
+	if err != nil {
+		return disk.Usage{}, failure(err, "look at tree")
+	}
+	u, err := d.written(info.treeID)
+	return u, failure(err, "usage")
+}
