@@ -229,13 +229,13 @@ type CreateExecRequest struct {
 	Shell string `json:"shell,omitempty,omitzero"`
 
 	// Stdin Input of the process, as text; it is closed afterwards. Not with `detach`. Default: /dev/null.
-	Stdin *string `json:"stdin,omitempty"`
+	Stdin string `json:"stdin,omitempty,omitzero"`
 
 	// StdinOpen Keeps the input open for attach and stdin calls. Only with `detach` or a stream. Default false.
 	StdinOpen bool `json:"stdin_open,omitempty,omitzero"`
 
 	// StdinRaw The same as base64, for input that is not UTF-8. Not together with `stdin`.
-	StdinRaw *[]byte `json:"stdin_raw,omitempty"`
+	StdinRaw []byte `json:"stdin_raw,omitempty,omitzero"`
 
 	// TimeoutSeconds Kills the whole process group after so many seconds (fractions allowed); the outcome is `timeout`. Default: none.
 	TimeoutSeconds *float64 `json:"timeout_seconds,omitempty"`

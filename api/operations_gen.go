@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "8e107cb55c285eacf4d6cad683110866511d037fd58ce0968c1666e4ed85f6e4"
+const DocumentDigest = "17448720899850e6d7a4017e81f0ca4856699095e1e154e25bd43ab9d6b0a505"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "dfec47f1d9181611f55ebbf3ed4a9f09d8a6ddc62cd176f3a2cc30633a4ce2b9"
+const TypesDigest = "440eaad82773d2bfa1ff756d4eb7e48106cd590ae1d1dc308c5cdfad119319dc"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "8e2f8bcadb51304d7a054180de3e0d842e8d1f28d04fd945332cc46973e2034f"

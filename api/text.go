@@ -1,0 +1,45 @@
+package api
+
+import "unicode/utf8"
+
+// Text splits bytes into the two forms in which they travel: text if they are UTF-8, else raw, which JSON holds as
+// base64.
+func Text(b []byte) (text string, raw []byte) {
+	if utf8.Valid(b) {
+		return string(b), nil
+	}
+	return "", b
+}
+
+// Join is the inverse of Text.
+func Join(text string, raw []byte) []byte {
+	if len(raw) > 0 {
+		return raw
+	}
+	return []byte(text)
+}
+
+// StdoutBytes returns what the process wrote to stdout.
+func (r ExecResult) StdoutBytes() []byte { return joinOptional(r.Stdout, r.StdoutRaw) }
+
+// StderrBytes returns what the process wrote to stderr.
+func (r ExecResult) StderrBytes() []byte { return joinOptional(r.Stderr, r.StderrRaw) }
+
+func joinOptional(text *string, raw []byte) []byte {
+	if text == nil {
+		return raw
+	}
+	return []byte(*text)
+}
+
+// Bytes returns the output that the message carries.
+func (m ExecMessage) Bytes() []byte { return Join(m.Data, m.DataRaw) }
+
+// NameBytes returns the file's name as the guest has it; it need not be UTF-8.
+func (f FileInfo) NameBytes() string { return string(Join(f.Name, f.NameRaw)) }
+
+// PathBytes returns the file's path as the guest has it; it need not be UTF-8.
+func (f FileInfo) PathBytes() string { return string(Join(f.Path, f.PathRaw)) }
+
+// TargetBytes returns what a symbolic link points to; it need not be UTF-8.
+func (f FileInfo) TargetBytes() string { return string(Join(f.Target, f.TargetRaw)) }

@@ -1,0 +1,127 @@
+package shoal
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"shoal/api"
+)
+
+// Events tells what happened to the tenant's property.
+type Events struct{ c *Client }
+
+// Events returns the calls on events.
+func (c *Client) Events() Events { return Events{c} }
+
+// EventsOptions selects events.
+type EventsOptions struct {
+	// Sandbox selects those of one sandbox, by id or name; empty means all.
+	Sandbox string
+	// After is the sequence number after which they begin; zero means from the oldest that is kept.
+	After int64
+	// Wait holds a List until there is an event, at most a minute; it is rounded down to seconds.
+	Wait time.Duration
+	// Limit is the greatest number of events of a List, at most 1000; zero means 100.
+	Limit int
+}
+
+// GapError tells a follower that events before Oldest are no longer kept.
+type GapError struct{ Oldest int64 }
+
+// Error says which events are missing.
+func (e *GapError) Error() string {
+	return fmt.Sprintf("events before number %d are no longer kept", e.Oldest)
+}
+
+// List returns events, oldest first. EventList.NextAfter is the After of the next call.
+func (e Events) List(ctx context.Context, o EventsOptions) (EventList, error) {
+	cl, err := e.call(o)
+	if err != nil {
+		return EventList{}, err
+	}
+	var out EventList
+	return out, e.c.do(ctx, cl, &out)
+}
+
+// Follow returns events as they happen until ctx ends. A connection that breaks off is made anew from the last event.
+// Missing events are told once by a *GapError, after which it goes on; after any other error it ends.
+func (e Events) Follow(ctx context.Context, o EventsOptions) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		for attempt := 0; ; attempt++ {
+			before := o.After
+			goOn, err := e.follow(ctx, &o.After, o, yield)
+			if !goOn {
+				return
+			}
+			if o.After != before {
+				attempt = 0
+			}
+			wait, ok := delay(err, attempt)
+			if ctx.Err() != nil || !ok || attempt >= e.c.retries() || sleep(ctx, wait) != nil {
+				yield(Event{}, err)
+				return
+			}
+		}
+	}
+}
+
+// follow yields the events of one connection and keeps after up to date. goOn is false if the consumer has had enough.
+func (e Events) follow(ctx context.Context, after *int64, o EventsOptions, yield func(Event, error) bool) (goOn bool, err error) {
+	o.After, o.Wait, o.Limit = *after, 0, 0
+	cl, err := e.call(o)
+	if err != nil {
+		return true, err
+	}
+	lines, err := e.c.lines(ctx, cl)
+	if err != nil {
+		return true, err
+	}
+	defer func() { _ = lines.close() }()
+	for {
+		var m api.EventMessage
+		if err := lines.next(&m); err != nil {
+			return true, err
+		}
+		switch m.Type {
+		case api.EventMessageTypeEvent:
+			*after = m.Event.Seq
+			if !yield(m.Event, nil) {
+				return false, nil
+			}
+		case api.EventMessageTypeGap:
+			*after = max(*after, m.Oldest-1)
+			if !yield(Event{}, &GapError{Oldest: m.Oldest}) {
+				return false, nil
+			}
+		case api.EventMessageTypeError:
+			return true, fromAPI(m.Error)
+		case api.EventMessageTypeKeepalive:
+		}
+	}
+}
+
+func (e Events) call(o EventsOptions) (call, error) {
+	cl := call{method: http.MethodGet, path: "/v1/events", query: url.Values{}}
+	if o.Sandbox != "" {
+		p, err := path("v1", "sandboxes", o.Sandbox, "events")
+		if err != nil {
+			return call{}, err
+		}
+		cl.path = p
+	}
+	if o.After != 0 {
+		cl.query.Set("after", strconv.FormatInt(o.After, 10))
+	}
+	if o.Wait >= time.Second {
+		cl.query.Set("wait", strconv.Itoa(int(o.Wait/time.Second)))
+	}
+	if o.Limit != 0 {
+		cl.query.Set("limit", strconv.Itoa(o.Limit))
+	}
+	return cl, nil
+}

@@ -1,0 +1,101 @@
+package shoal
+
+import (
+	"context"
+	"iter"
+	"net/http"
+
+	"shoal/api"
+)
+
+// Execs runs processes in one sandbox and looks after them.
+type Execs struct {
+	c       *Client
+	sandbox string
+}
+
+// Execs returns the calls on the processes of a sandbox, by its id or name.
+func (c *Client) Execs(sandbox string) Execs { return Execs{c, sandbox} }
+
+// Run starts a process, waits for its end and returns outcome and output, at most the first 1 MiB of each stream. A
+// process that fails is no error: look at Outcome and ExitCode. If ctx ends first the process goes on.
+func (e Execs) Run(ctx context.Context, req ExecRequest) (ExecResult, error) {
+	req.Detach = false
+	var out ExecResult
+	return out, e.call(ctx, http.MethodPost, "", "", req, &out)
+}
+
+// Start starts a process that goes on by itself; Attach follows it.
+func (e Execs) Start(ctx context.Context, req ExecRequest) (Exec, error) {
+	req.Detach = true
+	var out Exec
+	return out, e.call(ctx, http.MethodPost, "", "", req, &out)
+}
+
+// Get returns an exec.
+func (e Execs) Get(ctx context.Context, id string) (Exec, error) {
+	var out Exec
+	return out, e.named(ctx, http.MethodGet, id, "", nil, &out)
+}
+
+// List returns the sandbox's execs, newest first, and fetches pages as they are needed. After an error it ends.
+func (e Execs) List(ctx context.Context) iter.Seq2[Exec, error] {
+	return pages(func(cursor string) ([]Exec, string, error) {
+		p, err := path("v1", "sandboxes", e.sandbox, "execs")
+		if err != nil {
+			return nil, "", err
+		}
+		var page api.ExecList
+		err = e.c.do(ctx, call{method: http.MethodGet, path: p, query: withCursor(nil, cursor)}, &page)
+		return page.Execs, page.NextCursor, err
+	})
+}
+
+// Cancel kills the exec's whole process group; its outcome is canceled.
+func (e Execs) Cancel(ctx context.Context, id string) error {
+	return e.named(ctx, http.MethodDelete, id, "", nil, nil)
+}
+
+// Signal sends a signal, such as "SIGTERM", to the exec's whole process group.
+func (e Execs) Signal(ctx context.Context, id, signal string) error {
+	return e.named(ctx, http.MethodPost, id, "/signal", api.SignalExecRequest{Signal: signal}, nil)
+}
+
+// Resize sets the size of the exec's terminal.
+func (e Execs) Resize(ctx context.Context, id string, rows, cols int) error {
+	return e.named(ctx, http.MethodPost, id, "/resize", api.ResizeExecRequest{Rows: rows, Cols: cols}, nil)
+}
+
+// maxInput is how much input one call carries, so that its base64 stays below the server's limit of 1 MiB.
+const maxInput = 512 << 10
+
+// WriteStdin appends to the input of an exec that was started with StdinOpen; end closes it afterwards.
+func (e Execs) WriteStdin(ctx context.Context, id string, data []byte, end bool) error {
+	for {
+		part := data[:min(len(data), maxInput)]
+		data = data[len(part):]
+		last := len(data) == 0
+		req := api.WriteExecStdinRequest{End: end && last}
+		req.Data, req.DataRaw = api.Text(part)
+		if err := e.named(ctx, http.MethodPost, id, "/stdin", req, nil); err != nil || last {
+			return err
+		}
+	}
+}
+
+// named makes a call on one exec.
+func (e Execs) named(ctx context.Context, method, id, rest string, in, out any) error {
+	p, err := path(id)
+	if err != nil {
+		return err
+	}
+	return e.call(ctx, method, p, rest, in, out)
+}
+
+func (e Execs) call(ctx context.Context, method, id, rest string, in, out any) error {
+	p, err := path("v1", "sandboxes", e.sandbox, "execs")
+	if err != nil {
+		return err
+	}
+	return e.c.do(ctx, call{method: method, path: p + id + rest, in: in}, out)
+}

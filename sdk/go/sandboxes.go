@@ -1,0 +1,121 @@
+package shoal
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"shoal/api"
+)
+
+// Sandboxes makes, finds, changes and deletes sandboxes.
+type Sandboxes struct{ c *Client }
+
+// Sandboxes returns the calls on sandboxes.
+func (c *Client) Sandboxes() Sandboxes { return Sandboxes{c} }
+
+// ListSandboxesOptions selects sandboxes. All that is set must match.
+type ListSandboxesOptions struct {
+	// States are the states a sandbox may be in; empty means any.
+	States []SandboxState
+	// Labels must all be on the sandbox.
+	Labels map[string]string
+	// Deleted also returns deleted sandboxes that are not yet forgotten.
+	Deleted bool
+}
+
+// Create starts a sandbox and returns when its guest agent answers. It is not tried again by itself.
+func (s Sandboxes) Create(ctx context.Context, req CreateSandboxRequest) (Sandbox, error) {
+	var out Sandbox
+	return out, s.c.do(ctx, call{method: http.MethodPost, path: "/v1/sandboxes", in: req}, &out)
+}
+
+// Get returns a sandbox by id or name.
+func (s Sandboxes) Get(ctx context.Context, ref string) (Sandbox, error) {
+	var out Sandbox
+	return out, s.call(ctx, http.MethodGet, ref, "", nil, &out)
+}
+
+// Update changes a sandbox.
+func (s Sandboxes) Update(ctx context.Context, ref string, req UpdateSandboxRequest) (Sandbox, error) {
+	var out Sandbox
+	return out, s.call(ctx, http.MethodPatch, ref, "", req, &out)
+}
+
+// Delete deletes a sandbox in any state.
+func (s Sandboxes) Delete(ctx context.Context, ref string) error {
+	return s.call(ctx, http.MethodDelete, ref, "", nil, nil)
+}
+
+// Metrics returns what a running sandbox uses.
+func (s Sandboxes) Metrics(ctx context.Context, ref string) (SandboxMetrics, error) {
+	var out SandboxMetrics
+	return out, s.call(ctx, http.MethodGet, ref, "/metrics", nil, &out)
+}
+
+func (s Sandboxes) call(ctx context.Context, method, ref, rest string, in, out any) error {
+	p, err := path("v1", "sandboxes", ref)
+	if err != nil {
+		return err
+	}
+	return s.c.do(ctx, call{method: method, path: p + rest, in: in}, out)
+}
+
+// List returns the sandboxes that o selects, newest first, and fetches pages as they are needed. After an error it ends.
+func (s Sandboxes) List(ctx context.Context, o ListSandboxesOptions) iter.Seq2[Sandbox, error] {
+	q := url.Values{}
+	for _, state := range o.States {
+		q.Add("state", string(state))
+	}
+	for key, value := range o.Labels {
+		q.Add("label", key+"="+value)
+	}
+	if o.Deleted {
+		q.Set("deleted", "true")
+	}
+	return pages(func(cursor string) ([]Sandbox, string, error) {
+		var page api.SandboxList
+		err := s.c.do(ctx, call{method: http.MethodGet, path: "/v1/sandboxes", query: withCursor(q, cursor)}, &page)
+		return page.Sandboxes, page.NextCursor, err
+	})
+}
+
+// pageSize is how many records a list fetches at a time.
+const pageSize = 200
+
+// withCursor returns q with page size and cursor.
+func withCursor(q url.Values, cursor string) url.Values {
+	out := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	for key, values := range q {
+		out[key] = values
+	}
+	if cursor != "" {
+		out.Set("cursor", cursor)
+	}
+	return out
+}
+
+// pages makes one sequence of a paged list.
+func pages[T any](fetch func(cursor string) ([]T, string, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var zero T
+		for cursor := ""; ; {
+			page, next, err := fetch(cursor)
+			if err != nil {
+				yield(zero, err)
+				return
+			}
+			for _, item := range page {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if next == "" {
+				return
+			}
+			cursor = next
+		}
+	}
+}
