@@ -10,8 +10,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"shoal/api"
 )
 
 // DefaultURL is where a server listens unless it is told otherwise.
@@ -235,37 +233,3 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
-
-// The API's own types, which this package's calls take and return.
-type (
-	// Sandbox is one isolated machine.
-	Sandbox = api.Sandbox
-	// SandboxState is the one stable state of a sandbox.
-	SandboxState = api.SandboxState
-	// CreateSandboxRequest says what to create; its zero value takes every default.
-	CreateSandboxRequest = api.CreateSandboxRequest
-	// UpdateSandboxRequest says what to change; a nil field stays as it is.
-	UpdateSandboxRequest = api.UpdateSandboxRequest
-	// SandboxMetrics is what a sandbox uses.
-	SandboxMetrics = api.SandboxMetrics
-	// ExecRequest says what to run.
-	ExecRequest = api.CreateExecRequest
-	// ExecResult is the end of an exec that was waited for.
-	ExecResult = api.ExecResult
-	// Exec is one process that a caller started.
-	Exec = api.Exec
-	// Outcome says how an exec ended.
-	Outcome = api.Outcome
-	// ExecMessage is one message of an exec's stream.
-	ExecMessage = api.ExecMessage
-	// FileInfo describes a file inside a sandbox.
-	FileInfo = api.FileInfo
-	// Event is one thing that happened.
-	Event = api.Event
-	// EventList is some events.
-	EventList = api.EventList
-	// Template is one immutable version of what sandboxes start from.
-	Template = api.Template
-	// Version says which server answers.
-	Version = api.Version
-)

@@ -1,0 +1,79 @@
+package shoal
+
+import "shoal/api"
+
+// The API's own types, which this package's calls take and return.
+type (
+	// Sandbox is one isolated machine.
+	Sandbox = api.Sandbox
+	// SandboxState is the one stable state of a sandbox.
+	SandboxState = api.SandboxState
+	// CreateSandboxRequest says what to create; its zero value takes every default.
+	CreateSandboxRequest = api.CreateSandboxRequest
+	// UpdateSandboxRequest says what to change; a nil field stays as it is.
+	UpdateSandboxRequest = api.UpdateSandboxRequest
+	// SandboxMetrics is what a sandbox uses.
+	SandboxMetrics = api.SandboxMetrics
+	// ExecRequest says what to run.
+	ExecRequest = api.CreateExecRequest
+	// ExecResult is the end of an exec that was waited for.
+	ExecResult = api.ExecResult
+	// Exec is one process that a caller started.
+	Exec = api.Exec
+	// Outcome says how an exec ended.
+	Outcome = api.Outcome
+	// ExecMessage is one message of an exec's stream.
+	ExecMessage = api.ExecMessage
+	// FileInfo describes a file inside a sandbox.
+	FileInfo = api.FileInfo
+	// Event is one thing that happened.
+	Event = api.Event
+	// EventList is some events.
+	EventList = api.EventList
+	// Template is one immutable version of what sandboxes start from.
+	Template = api.Template
+	// Version says which server answers.
+	Version = api.Version
+	// FileType is the type of a file.
+	FileType = api.FileType
+	// MessageType says what a message of an exec stream carries.
+	MessageType = api.ExecMessageType
+)
+
+// How an exec ended.
+const (
+	OutcomeExited   = api.OutcomeExited
+	OutcomeSignaled = api.OutcomeSignaled
+	OutcomeTimeout  = api.OutcomeTimeout
+	OutcomeCanceled = api.OutcomeCanceled
+	OutcomeLost     = api.OutcomeLost
+)
+
+// The states of a sandbox.
+const (
+	StateCreating   = api.SandboxStateCreating
+	StateRunning    = api.SandboxStateRunning
+	StateFrozen     = api.SandboxStateFrozen
+	StateStandby    = api.SandboxStateStandby
+	StateHibernated = api.SandboxStateHibernated
+	StateStopped    = api.SandboxStateStopped
+	StateFailed     = api.SandboxStateFailed
+	StateDeleted    = api.SandboxStateDeleted
+)
+
+// The messages of an exec stream that a caller sees.
+const (
+	MessageStarted = api.ExecMessageTypeStarted
+	MessageStdout  = api.ExecMessageTypeStdout
+	MessageStderr  = api.ExecMessageTypeStderr
+	MessageGap     = api.ExecMessageTypeGap
+	MessageEnded   = api.ExecMessageTypeEnded
+)
+
+// The types of a file.
+const (
+	FileRegular   = api.FileTypeFile
+	FileDirectory = api.FileTypeDirectory
+	FileSymlink   = api.FileTypeSymlink
+	FileOther     = api.FileTypeOther
+)
