@@ -1,0 +1,435 @@
+package control_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"shoal/internal/control"
+	"shoal/internal/core"
+	"shoal/internal/store"
+	"shoal/internal/store/sqlite"
+)
+
+// clock is a clock that moves when it is told to.
+type clock struct {
+	mu     sync.Mutex
+	now    time.Time
+	timers []timer
+}
+
+type timer struct {
+	at time.Time
+	c  chan time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) After(d time.Duration) <-chan time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := make(chan time.Time, 1)
+	if d <= 0 {
+		ch <- c.now
+		return ch
+	}
+	c.timers = append(c.timers, timer{c.now.Add(d), ch})
+	return ch
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+	var left []timer
+	for _, t := range c.timers {
+		if t.at.After(c.now) {
+			left = append(left, t)
+		} else {
+			t.c <- c.now
+		}
+	}
+	c.timers = left
+}
+
+// node is a scriptable core.Node. Its state outlives a "restart" of the service.
+type node struct {
+	mu        sync.Mutex
+	max       int
+	reserved  map[core.SandboxID]core.Resources
+	running   map[core.SandboxID]core.NodeSpec
+	guests    map[core.SandboxID]*guest
+	swept     []map[core.SandboxID]bool
+	deleted   map[core.SandboxID]int
+	templates map[core.TemplateID]bool
+	exits     chan core.NodeExit
+
+	// onCreate runs inside Create, with the machine not yet there.
+	onCreate func(ctx context.Context, spec core.NodeSpec) error
+	// deleteErr is returned by the next deletes, one each.
+	deleteErr []error
+}
+
+func newNode() *node {
+	return &node{
+		max: 1000, reserved: map[core.SandboxID]core.Resources{}, running: map[core.SandboxID]core.NodeSpec{},
+		guests: map[core.SandboxID]*guest{}, deleted: map[core.SandboxID]int{}, templates: map[core.TemplateID]bool{},
+		exits: make(chan core.NodeExit, 8),
+	}
+}
+
+func (n *node) Reserve(id core.SandboxID, r core.Resources) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.reserved) >= n.max {
+		return &core.Error{Code: core.CodeExhausted, Message: "full", RetryAfter: time.Second}
+	}
+	n.reserved[id] = r
+	return nil
+}
+
+func (n *node) Release(id core.SandboxID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.reserved, id)
+}
+
+func (n *node) Create(ctx context.Context, spec core.NodeSpec) error {
+	if n.onCreate != nil {
+		if err := n.onCreate(ctx, spec); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return core.Wrap(core.CodeCanceled, ctx.Err(), "canceled")
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.running[spec.Sandbox] = spec
+	n.guests[spec.Sandbox] = newGuest()
+	return nil
+}
+
+func (n *node) Delete(_ context.Context, id core.SandboxID) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.deleted[id]++
+	if len(n.deleteErr) > 0 {
+		err := n.deleteErr[0]
+		n.deleteErr = n.deleteErr[1:]
+		return err
+	}
+	if g := n.guests[id]; g != nil {
+		g.die()
+	}
+	delete(n.running, id)
+	delete(n.guests, id)
+	delete(n.reserved, id)
+	return nil
+}
+
+func (n *node) Guest(id core.SandboxID) (core.Guest, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if g := n.guests[id]; g != nil {
+		return g, nil
+	}
+	return nil, core.Errorf(core.CodeUnavailable, "does not run")
+}
+
+func (n *node) guest(id core.SandboxID) *guest {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.guests[id]
+}
+
+func (n *node) Metrics(context.Context, core.SandboxID) (core.SandboxMetrics, error) {
+	return core.SandboxMetrics{MemoryBytes: 42}, nil
+}
+
+func (n *node) List(context.Context) ([]core.NodeSandbox, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []core.NodeSandbox
+	for id, spec := range n.running {
+		out = append(out, core.NodeSandbox{Sandbox: id, Incarnation: spec.Incarnation, Epoch: spec.Epoch, Running: true})
+	}
+	return out, nil
+}
+
+func (n *node) Exits() <-chan core.NodeExit { return n.exits }
+
+func (n *node) Sweep(_ context.Context, known map[core.SandboxID]bool) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.swept = append(n.swept, known)
+	return nil
+}
+
+func (n *node) ImportTemplate(ctx context.Context, id core.TemplateID, fill func(context.Context, string) error) (core.TreeInfo, error) {
+	if err := fill(ctx, "/nowhere"); err != nil {
+		return core.TreeInfo{}, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.templates[id] = true
+	return core.TreeInfo{Digest: "sha256:1", SizeBytes: 7}, nil
+}
+
+func (n *node) HasTemplate(_ context.Context, id core.TemplateID) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.templates[id], nil
+}
+
+func (n *node) DeleteTemplate(_ context.Context, id core.TemplateID) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.templates, id)
+	return nil
+}
+
+func (n *node) Capacity(context.Context) (core.NodeCapacity, error) {
+	return core.NodeCapacity{MaxSandboxes: n.max}, nil
+}
+
+func (n *node) count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.running)
+}
+
+// crash ends a machine as if by itself.
+func (n *node) crash(id core.SandboxID) {
+	n.mu.Lock()
+	spec := n.running[id]
+	g := n.guests[id]
+	delete(n.running, id)
+	delete(n.guests, id)
+	n.mu.Unlock()
+	g.die()
+	n.exits <- core.NodeExit{Sandbox: id, Incarnation: spec.Incarnation, Reason: "it crashed"}
+}
+
+// guest is a scriptable guest agent: an exec runs until finish is called.
+type guest struct {
+	core.Guest // any method that is not below panics: no test reaches it
+	mu         sync.Mutex
+	execs      map[core.ExecID]*proc
+	acked      map[core.ExecID]bool
+	dead       chan struct{}
+}
+
+type proc struct {
+	exec     core.Exec
+	messages chan core.ExecMessage
+}
+
+func newGuest() *guest {
+	return &guest{execs: map[core.ExecID]*proc{}, acked: map[core.ExecID]bool{}, dead: make(chan struct{})}
+}
+
+func (g *guest) die() { close(g.dead) }
+
+func (g *guest) Exec(_ context.Context, id core.ExecID, spec core.ExecSpec) (core.ExecStream, error) {
+	if spec.Shell == "refuse" {
+		return nil, core.Invalid("cmd", "no such program")
+	}
+	p := &proc{exec: core.Exec{ID: id, PID: 7}, messages: make(chan core.ExecMessage, 64)}
+	started := p.exec
+	p.messages <- core.ExecMessage{Kind: core.ExecStarted, Exec: &started}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.execs[id] = p
+	return &stream{g: g, p: p, closed: make(chan struct{})}, nil
+}
+
+func (g *guest) Attach(_ context.Context, id core.ExecID, _ int64) (core.ExecStream, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.execs[id]
+	if p == nil {
+		return nil, core.Errorf(core.CodeNotFound, "no such exec")
+	}
+	return &stream{g: g, p: p, closed: make(chan struct{})}, nil
+}
+
+func (g *guest) GetExec(_ context.Context, id core.ExecID) (core.Exec, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.execs[id]; p != nil {
+		return p.exec, nil
+	}
+	return core.Exec{}, core.Errorf(core.CodeNotFound, "no such exec")
+}
+
+func (g *guest) ListExecs(context.Context) ([]core.Exec, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []core.Exec
+	for _, p := range g.execs {
+		out = append(out, p.exec)
+	}
+	return out, nil
+}
+
+func (g *guest) Cancel(_ context.Context, id core.ExecID) error {
+	return g.finish(id, core.Exec{Outcome: core.OutcomeCanceled})
+}
+
+func (g *guest) Acknowledge(_ context.Context, ids []core.ExecID) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, id := range ids {
+		g.acked[id] = true
+	}
+	return nil
+}
+
+func (g *guest) print(id core.ExecID, text string) {
+	g.mu.Lock()
+	p := g.execs[id]
+	g.mu.Unlock()
+	p.messages <- core.ExecMessage{Kind: core.ExecStdout, Data: []byte(text)}
+}
+
+func (g *guest) finish(id core.ExecID, end core.Exec) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.execs[id]
+	if p == nil {
+		return core.Errorf(core.CodeNotFound, "no such exec")
+	}
+	p.exec.Outcome, p.exec.ExitCode, p.exec.Signal = end.Outcome, end.ExitCode, end.Signal
+	ended := p.exec
+	p.messages <- core.ExecMessage{Kind: core.ExecEnded, Exec: &ended}
+	close(p.messages)
+	return nil
+}
+
+type stream struct {
+	g      *guest
+	p      *proc
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (s *stream) Recv() (core.ExecMessage, error) {
+	select {
+	case m, ok := <-s.p.messages:
+		if !ok {
+			return m, io.EOF
+		}
+		return m, nil
+	case <-s.g.dead:
+		lost := s.p.exec
+		lost.Outcome = core.OutcomeLost
+		return core.ExecMessage{Kind: core.ExecEnded, Exec: &lost}, nil
+	case <-s.closed:
+		return core.ExecMessage{}, net.ErrClosed
+	}
+}
+
+func (s *stream) SendStdin([]byte) error      { return nil }
+func (s *stream) CloseStdin() error           { return nil }
+func (s *stream) Signal(string) error         { return nil }
+func (s *stream) Resize(uint16, uint16) error { return nil }
+func (s *stream) Close() error                { s.once.Do(func() { close(s.closed) }); return nil }
+
+// world is a service on a store and a node that outlive it.
+type world struct {
+	t     *testing.T
+	clock *clock
+	node  *node
+	store store.Store
+	svc   *control.Service
+	build control.TemplateBuilder
+}
+
+var alice = control.Principal{Tenant: "alice", Actor: core.Actor{Kind: "key", ID: "k1"}}
+var bob = control.Principal{Tenant: "bob", Actor: core.Actor{Kind: "key", ID: "k2"}}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, clock: newClock(), node: newNode()}
+	w.build = func(_ context.Context, _, _ string, progress func(string, int)) (control.BuiltTemplate, error) {
+		progress("unpacking", 50)
+		return control.BuiltTemplate{Source: "test", Config: core.TemplateConfig{User: "root"}}, nil
+	}
+	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "shoal.db"), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	w.store = st
+	return w
+}
+
+// start starts the service and waits for its first template.
+func (w *world) start() *world {
+	w.t.Helper()
+	w.svc = control.New(control.Config{
+		Store: w.store, Node: w.node, NodeID: "n1", Clock: w.clock, Logger: slog.New(slog.DiscardHandler),
+		Bootstrap: []string{"minimal"},
+		Build: func(ctx context.Context, recipe, dir string, p func(string, int)) (control.BuiltTemplate, error) {
+			return w.build(ctx, recipe, dir, p)
+		},
+		Limits: control.Limits{
+			DefaultTTL: time.Hour, MaxTTL: 24 * time.Hour, DefaultTemplate: "minimal",
+			Default: core.Resources{VCPUs: 1, MemoryBytes: 512 << 20}, Max: core.Resources{VCPUs: 4, MemoryBytes: 8 << 30},
+			DiskQuotaReason: "this is a fake",
+		},
+	})
+	if err := w.svc.Start(context.Background()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = w.svc.Close() })
+	return w
+}
+
+func (w *world) ready() *world {
+	w.t.Helper()
+	eventually(w.t, "the template is ready", func() bool { return w.svc.Ready(context.Background()) == nil })
+	return w
+}
+
+func (w *world) create(spec core.SandboxSpec) core.Sandbox {
+	w.t.Helper()
+	sb, err := w.svc.CreateSandbox(w.t.Context(), alice, spec)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return sb
+}
+
+// eventually waits for a condition that another goroutine makes true.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("did not come true: %s", what)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+func wantCode(t *testing.T, err error, code core.Code) *core.Error {
+	t.Helper()
+	if core.CodeOf(err) != code {
+		t.Fatalf("error is %v, want code %s", err, code)
+	}
+	e, _ := err.(*core.Error) //nolint:errorlint // the edge of control returns the type itself
+	return e
+}
