@@ -53,20 +53,24 @@ type Capabilities struct {
 type Driver interface {
 	Capabilities() Capabilities
 	// Attach makes a slot with its policy in force before the namespace can carry a packet. On any error nothing is left.
-	// It fails with exists if the sandbox has one.
+	// It fails with exists if the sandbox has one, with unsupported if the policy can't be enforced, with exhausted if the
+	// host is out of something.
 	Attach(ctx context.Context, id core.SandboxID, egress Egress) (Slot, error)
-	// Adopt finds the slot of a sandbox that has run since before a restart, not_found if the kernel has none.
+	// Adopt finds the slot of a sandbox that has run since before a restart, not_found if the kernel has none. Its NetNS is
+	// empty unless this driver attached it: only the runtime that has taken the namespace over keeps it.
 	Adopt(ctx context.Context, id core.SandboxID) (Slot, error)
-	// Detach removes a slot and cuts its connections. Detaching what is not there succeeds. It does not wait for the
-	// kernel to take the interfaces down.
+	// Detach removes a slot and cuts its connections: those that Dial made are reset. Detaching what is not there
+	// succeeds. It waits for an Attach of the sandbox under way, but not for the kernel to take the interfaces down.
 	Detach(ctx context.Context, id core.SandboxID) error
 	// Dial connects from GatewayAddr to a TCP port on GuestAddr in the slot. It fails fast with unavailable if nothing
-	// listens there.
+	// listens there, with not_found if the sandbox has no slot, with timeout or canceled if ctx ends first. Trying again
+	// is the caller's business.
 	Dial(ctx context.Context, id core.SandboxID, port uint16) (net.Conn, error)
-	// List returns the slots that the kernel has.
+	// List returns the slots that the kernel has, adopted or not.
 	List(ctx context.Context) ([]Slot, error)
-	// Close lets go of the driver's own handles. Slots in use go on.
+	// Close lets go of the driver's own handles. Slots in use go on. Every other method then answers unavailable.
 	Close() error
-	// Destroy removes the router and everything else the driver has put into the kernel. It is for uninstalling and tests.
+	// Destroy removes the router and everything else the driver has put into the kernel, slots in use too, and closes the
+	// driver. It is for uninstalling and tests.
 	Destroy(ctx context.Context) error
 }

@@ -1,0 +1,88 @@
+package linux
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"shoal/internal/core"
+)
+
+// removalQueue is how many interfaces may wait for removal before Detach waits too.
+const removalQueue = 4096
+
+// removal is an interface to remove, and the number that is free again afterwards.
+type removal struct {
+	index  int
+	number uint32
+}
+
+// Detach removes a slot: its connections are reset, its packets dropped and its namespace let go before Detach returns. The
+// interfaces go in the background, since the kernel takes its time for each.
+func (d *Driver) Detach(_ context.Context, id core.SandboxID) error {
+	if err := d.begin(); err != nil {
+		return err
+	}
+	defer d.end()
+	s := d.find(id)
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		return nil
+	}
+	return edge(d.take(s), "can't detach the network")
+}
+
+// take takes a slot away. s.mu is held. It goes on after an error: what could not be done then is swept by the next Open.
+func (d *Driver) take(s *slot) error {
+	s.gone = true
+	s.cut()
+	err := d.router.table.remove(s.index)
+	if s.ns >= 0 {
+		err = errors.Join(err, unix.Close(s.ns))
+		s.ns = -1
+	}
+	d.mu.Lock()
+	delete(d.slots, s.id)
+	d.mu.Unlock()
+	d.removals <- removal{index: s.index, number: s.number}
+	if err != nil {
+		return fmt.Errorf("detach network: %w", err)
+	}
+	return nil
+}
+
+// removeAll removes interfaces until the queue is closed, as many at a time as are waiting.
+func (d *Driver) removeAll() {
+	for first := range d.removals {
+		batch := []removal{first}
+		for more := true; more && len(batch) < removalQueue; {
+			select {
+			case r, ok := <-d.removals:
+				if more = ok; ok {
+					batch = append(batch, r)
+				}
+			default:
+				more = false
+			}
+		}
+		indexes := make([]int, 0, len(batch))
+		for _, r := range batch {
+			indexes = append(indexes, r.index)
+		}
+		if err := d.router.removeLinks(indexes); err != nil {
+			d.cfg.Logger.Error("interfaces of detached slots remain until the next start", "count", len(batch), "err", err)
+			continue
+		}
+		d.mu.Lock()
+		for _, r := range batch {
+			d.numbers.give(r.number)
+		}
+		d.mu.Unlock()
+	}
+}
