@@ -1,0 +1,218 @@
+package wire
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Op names an operation.
+type Op string
+
+// The operations. "stream" ones answer with an exec stream, "data" ones have data after the reply.
+const (
+	OpPing      Op = "ping"
+	OpConfigure Op = "configure"
+	OpMetrics   Op = "metrics"
+
+	OpExec   Op = "exec"   // stream
+	OpAttach Op = "attach" // stream
+	OpGet    Op = "get"
+	OpList   Op = "list"
+	OpSignal Op = "signal"
+	OpCancel Op = "cancel"
+	OpResize Op = "resize"
+	OpStdin  Op = "stdin" // a data frame, unless empty, and an end frame follow the request
+	OpAck    Op = "ack"
+
+	OpStat      Op = "stat"
+	OpListFiles Op = "list_files"
+	OpRead      Op = "read"  // reply, then data from the agent
+	OpWrite     Op = "write" // reply, then data to the agent, then a second reply
+	OpMkdir     Op = "mkdir"
+	OpMove      Op = "move"
+	OpRemove    Op = "remove"
+	OpDial      Op = "dial" // reply, then data both ways
+)
+
+// Envelope is the payload of a request frame.
+type Envelope struct {
+	Op   Op              `json:"op"`
+	Args json.RawMessage `json:"args,omitempty"`
+}
+
+// Empty is the reply of an operation that has nothing to say.
+type Empty struct{}
+
+// Hello is the reply to a ping.
+type Hello struct {
+	// Version is the protocol that the agent speaks.
+	Version uint16 `json:"version"`
+	// Sandbox and Incarnation are those of the last configure; empty before the first.
+	Sandbox     string `json:"sandbox,omitempty"`
+	Incarnation int64  `json:"incarnation,omitempty"`
+}
+
+// Identity is what makes an agent this sandbox's: it comes after every start, restore and fork. Before the first one no
+// process is started.
+type Identity struct {
+	Sandbox     string `json:"sandbox"`
+	Incarnation int64  `json:"incarnation"`
+	Hostname    string `json:"hostname"`
+	// Env is the sandbox's own environment; it goes over TemplateEnv, and an exec's own over both.
+	Env         map[string]string `json:"env,omitempty"`
+	TemplateEnv map[string]string `json:"template_env,omitempty"`
+	// User and Workdir are the defaults of an exec; empty means root and /.
+	User    string `json:"user,omitempty"`
+	Workdir string `json:"workdir,omitempty"`
+}
+
+// ExecRequest starts a process and follows it from its first byte.
+type ExecRequest struct {
+	ID        string            `json:"id"`
+	Cmd       []Bytes           `json:"cmd,omitempty"`
+	Shell     Bytes             `json:"shell,omitempty"`
+	Cwd       Bytes             `json:"cwd,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	User      string            `json:"user,omitempty"`
+	Stdin     bool              `json:"stdin,omitempty"`
+	TimeoutMS int64             `json:"timeout_ms,omitempty"`
+	Detach    bool              `json:"detach,omitempty"`
+	TTY       bool              `json:"tty,omitempty"`
+	Rows      uint16            `json:"rows,omitempty"`
+	Cols      uint16            `json:"cols,omitempty"`
+}
+
+// AttachRequest follows an exec's output from an offset.
+type AttachRequest struct {
+	ID   string `json:"id"`
+	From int64  `json:"from"`
+}
+
+// ExecRef names an exec.
+type ExecRef struct {
+	ID string `json:"id"`
+}
+
+// ExecInfo is what the agent knows of an exec. It does not repeat the request.
+type ExecInfo struct {
+	ID          string    `json:"id"`
+	PID         int       `json:"pid"`
+	Outcome     string    `json:"outcome,omitempty"`
+	ExitCode    *int      `json:"exit_code,omitempty"`
+	Signal      string    `json:"signal,omitempty"`
+	StartedAt   time.Time `json:"started_at"`
+	EndedAt     time.Time `json:"ended_at,omitzero"`
+	OutputBytes int64     `json:"output_bytes"`
+	OutputFrom  int64     `json:"output_from"`
+	Processes   int       `json:"processes"`
+}
+
+// ListRequest asks for at most Limit execs after the one with the id After, in the order in which they started.
+type ListRequest struct {
+	After string `json:"after,omitempty"`
+	Limit int    `json:"limit"`
+}
+
+// ListReply is one page of execs.
+type ListReply struct {
+	Execs []ExecInfo `json:"execs"`
+	More  bool       `json:"more,omitempty"`
+}
+
+// SignalRequest sends a signal by name to an exec's group.
+type SignalRequest struct {
+	ID     string `json:"id"`
+	Signal string `json:"signal"`
+}
+
+// ResizeRequest changes the size of an exec's terminal.
+type ResizeRequest struct {
+	ID   string `json:"id"`
+	Rows uint16 `json:"rows"`
+	Cols uint16 `json:"cols"`
+}
+
+// StdinRequest appends the data frames that follow to an exec's input; End closes it afterwards.
+type StdinRequest struct {
+	ID  string `json:"id"`
+	End bool   `json:"end,omitempty"`
+}
+
+// AckRequest lets the agent forget ended execs.
+type AckRequest struct {
+	IDs []string `json:"ids"`
+}
+
+// PathRequest names a file.
+type PathRequest struct {
+	Path Bytes `json:"path"`
+}
+
+// ListFilesRequest asks for at most Limit entries of a directory, in name order, after the name After.
+type ListFilesRequest struct {
+	Path  Bytes `json:"path"`
+	After Bytes `json:"after,omitempty"`
+	Limit int   `json:"limit"`
+}
+
+// ListFilesReply is one page of a directory.
+type ListFilesReply struct {
+	Files []FileInfo `json:"files"`
+}
+
+// ReadRequest reads a file from Offset, at most Length bytes; a negative Length means to the end.
+type ReadRequest struct {
+	Path   Bytes `json:"path"`
+	Offset int64 `json:"offset"`
+	Length int64 `json:"length"`
+}
+
+// WriteRequest writes a whole file, or makes a directory.
+type WriteRequest struct {
+	Path    Bytes  `json:"path"`
+	Mode    uint32 `json:"mode,omitempty"`
+	User    string `json:"user,omitempty"`
+	Parents bool   `json:"parents,omitempty"`
+}
+
+// MoveRequest renames a file.
+type MoveRequest struct {
+	From Bytes `json:"from"`
+	To   Bytes `json:"to"`
+}
+
+// RemoveRequest removes a file, or a whole tree.
+type RemoveRequest struct {
+	Path      Bytes `json:"path"`
+	Recursive bool  `json:"recursive,omitempty"`
+}
+
+// DialRequest connects to a port on the sandbox's loopback.
+type DialRequest struct {
+	Port uint16 `json:"port"`
+}
+
+// FileInfo describes a file.
+type FileInfo struct {
+	Name   Bytes     `json:"name"`
+	Path   Bytes     `json:"path"`
+	Type   string    `json:"type"`
+	Size   int64     `json:"size"`
+	Mode   uint32    `json:"mode"`
+	UID    int       `json:"uid"`
+	GID    int       `json:"gid"`
+	Owner  string    `json:"owner,omitempty"`
+	Group  string    `json:"group,omitempty"`
+	MTime  time.Time `json:"mtime"`
+	Target Bytes     `json:"target,omitempty"`
+}
+
+// Metrics is what the agent sees of the whole sandbox from inside.
+type Metrics struct {
+	Processes      int   `json:"processes"`
+	MemoryTotal    int64 `json:"memory_total"`
+	MemoryFree     int64 `json:"memory_free"`
+	RunningExecs   int   `json:"running_execs"`
+	RememberedExec int   `json:"remembered_execs"`
+	AgentHeapBytes int64 `json:"agent_heap_bytes"`
+}
