@@ -159,12 +159,13 @@ func runTool(ctx context.Context, cfg BootstrapConfig, t tool, path string, j jo
 		binds:    map[string]string{targetName: cfg.Dir, archivesName: filepath.Join(cfg.WorkDir, archivesName)},
 		files:    map[string][]byte{sourcesName: j.list(), authName: auth},
 	}
-	argv := j.mmdebstrapArgs(path)
+	argv, env := j.mmdebstrapArgs(path), environmentFor(os.Getenv)
 	if t == debootstrap {
 		box.files[scriptName] = []byte(j.debootstrapScript(path))
+		env = append(env, j.proxies()...)
 		argv = []string{"/bin/sh", filepath.Join(inJail, scriptName)}
 	}
-	if err := box.run(ctx, argv, environmentFor(os.Getenv), out); err != nil {
+	if err := box.run(ctx, argv, env, out); err != nil {
 		return explain(t, err, out.output())
 	}
 	return nil

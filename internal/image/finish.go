@@ -130,6 +130,8 @@ func (t tree) files(j job) []treeFile {
 		{"etc/apt/sources.list.d/" + j.distribution.id + ".sources", strings.Join(stanzas, "\n")},
 		{"etc/apt/apt.conf.d/90sandbox", "Acquire::Languages \"none\";\n"},
 		{"etc/dpkg/dpkg.cfg.d/90sandbox", strings.Join(excluded(), "\n") + "\nforce-unsafe-io\n"},
+		// The sandbox's Python is nobody else's: pip may install into it, which Debian refuses for a shared machine's sake.
+		{"etc/pip.conf", "[global]\nbreak-system-packages = true\n"},
 		// Services don't start by themselves when a package is installed: there is no init system to start them.
 		{"usr/sbin/policy-rc.d", "#!/bin/sh\nexit 101\n"},
 	}

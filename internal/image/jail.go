@@ -35,21 +35,42 @@ type jail struct {
 // run runs argv to its end. output receives what it writes to stdout and stderr. When ctx ends it is killed, and the
 // error is ctx's.
 func (j jail) run(ctx context.Context, argv, env []string, output io.Writer) error {
-	done := make(chan error, 1)
-	go func() {
-		// The thread enters a mount namespace of its own and is never given back: it ends with this goroutine. It also has
-		// to live as long as the child, whose parent-death signal fires when this very thread dies.
-		runtime.LockOSThread()
-		done <- j.runOnThread(ctx, argv, env, output)
-	}()
-	err := <-done
+	err := onThrowawayThread(func() error { return j.runOnThread(ctx, argv, env, output) })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err
 }
 
+// onThrowawayThread runs fn on a thread that ends with it, so that fn may change what the kernel keeps per thread. The thread
+// lives as long as fn, for a child's parent-death signal fires when the very thread that made it dies.
+func onThrowawayThread(fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			// The main thread can't end: it would keep its namespaces for as long as the process lives. While this goroutine
+			// holds it, the next one gets another.
+			done <- onThrowawayThread(fn)
+			runtime.UnlockOSThread()
+			return
+		}
+		// It is never unlocked, which ends the thread with the goroutine.
+		done <- fn()
+	}()
+	return <-done
+}
+
 func (j jail) runOnThread(ctx context.Context, argv, env []string, output io.Writer) error {
+	before, err := unix.Open("/proc/thread-self/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open the mount namespace: %w", err)
+	}
+	// Leaving the jail's namespace ends its mounts here and now. The thread's own end would too, a moment after run has returned.
+	defer func() {
+		_ = unix.Setns(before, unix.CLONE_NEWNS)
+		_ = unix.Close(before)
+	}()
 	if err := j.prepare(); err != nil {
 		return fmt.Errorf("prepare the jail: %w", err)
 	}

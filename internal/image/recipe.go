@@ -38,6 +38,14 @@ func environment() map[string]string {
 	}
 }
 
+// userEnvironment is what every process of a tree with a user starts with: what pip installs without root can be called
+// by name.
+func userEnvironment() map[string]string {
+	env := environment()
+	env["PATH"] = "/home/user/.local/bin:" + env["PATH"]
+	return env
+}
+
 // lookup returns what a recipe stands for.
 func lookup(name Recipe) (recipe, error) {
 	switch name {
@@ -53,7 +61,7 @@ func lookup(name Recipe) (recipe, error) {
 				"python3-pip", "python3-venv", "sudo", "unzip", "xz-utils",
 			}),
 			user:   "user",
-			config: core.TemplateConfig{User: "user", Workdir: "/home/user", Env: environment()},
+			config: core.TemplateConfig{User: "user", Workdir: "/home/user", Env: userEnvironment()},
 		}, nil
 	}
 	return recipe{}, core.Invalid("recipe", "no recipe is called %q: there are %s and %s", string(name), Minimal, Base)

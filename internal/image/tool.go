@@ -71,6 +71,22 @@ func (j job) aptOptions() []string {
 	}, j.options...)
 }
 
+// proxies are the environment variables that tell debootstrap's wget what apt's options tell apt.
+func (j job) proxies() []string {
+	var out []string
+	for _, option := range j.options {
+		name, value, _ := strings.Cut(option, " ")
+		value = strings.Trim(value, `"`)
+		switch strings.ToLower(name) {
+		case "acquire::http::proxy":
+			out = append(out, "http_proxy="+value)
+		case "acquire::https::proxy":
+			out = append(out, "https_proxy="+value)
+		}
+	}
+	return out
+}
+
 // excluded are the files of packages that a sandbox has no use for: manuals, translations and documents, but not the
 // licences. It stays in the tree, so that packages installed later are as quick.
 func excluded() []string {
