@@ -1,0 +1,236 @@
+package gvisor
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"shoal/internal/core"
+)
+
+// systemCgroupRoot is where every distribution mounts control groups.
+const systemCgroupRoot = "/sys/fs/cgroup"
+
+// cgroupTree is the driver's own part of the host's control groups: one group per sandbox below a parent that no other
+// driver shares. Names are sandbox ids.
+type cgroupTree interface {
+	limitsCPU() bool
+	limitsMemory() bool
+	// create makes a sandbox's groups with their limits. On any error nothing is left.
+	create(name string, limits cgroupLimits) error
+	// entries are the files through which a process enters the sandbox's groups by writing 0 to them.
+	entries(name string) []string
+	// processes are the ids of what runs in the groups; none if there is no such group.
+	processes(name string) ([]int, error)
+	// killAll kills what runs in the groups, in one step where the kernel can, and returns the ids it has seen.
+	killAll(name string) ([]int, error)
+	// remove deletes the groups, which must be empty of processes; EBUSY says that the kernel still holds some.
+	remove(name string) error
+	// names lists the sandboxes that have any group.
+	names() ([]string, error)
+	// uninstall removes the driver's own group, which must be empty, and the parent if nobody else uses it.
+	uninstall() error
+	usage(name string) (cgroupUsage, error)
+	// outOfMemory reports whether the kernel has killed in the groups for want of memory.
+	outOfMemory(name string) bool
+}
+
+// cgroupLimits are what the kernel enforces. Zero means no limit. There is no limit of processes on purpose: a sentry that
+// can't make a thread dies, and the whole sandbox with it; processes are limited inside.
+type cgroupLimits struct {
+	memoryBytes int64
+	vcpus       float64
+}
+
+// cgroupUsage is what the kernel counts.
+type cgroupUsage struct {
+	cpuSeconds  float64
+	memoryBytes int64
+	limitBytes  int64
+	tasks       int
+}
+
+// The hard limit lies above the tenant's, so that what watches inside can act first: a sandbox that hits it is killed
+// whole. The fixed part is for sentry and gofer themselves.
+const (
+	hardHeadroomShare = 10
+	hardHeadroomLeast = 64 << 20
+)
+
+// hardLimits turns a tenant's limits into the kernel's.
+func hardLimits(r core.Resources) cgroupLimits {
+	l := cgroupLimits{vcpus: r.VCPUs}
+	if r.MemoryBytes > 0 {
+		l.memoryBytes = r.MemoryBytes + max(r.MemoryBytes/hardHeadroomShare, hardHeadroomLeast)
+	}
+	return l
+}
+
+// cpuPeriod is the length in microseconds of the slices in which processor time is dealt out.
+const cpuPeriod = 100_000
+
+// cpuQuota is the processor time per period, at least the kernel's minimum of one millisecond.
+func cpuQuota(vcpus float64) int64 { return max(1000, int64(vcpus*cpuPeriod)) }
+
+// treeName names this state directory's group, so that servers beside each other don't see each other's sandboxes.
+func treeName(stateDir string) string {
+	sum := sha256.Sum256([]byte(filepath.Clean(stateDir)))
+	return hex.EncodeToString(sum[:8])
+}
+
+// openCgroups finds out which version of control groups the host has and makes the driver's parent group.
+func openCgroups(root, parent, name string) (cgroupTree, error) {
+	parent = strings.Trim(filepath.Clean("/"+parent), "/")
+	if parent == "" {
+		return nil, fmt.Errorf("the parent cgroup may not be the root")
+	}
+	path := filepath.Join(parent, name)
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
+		return openCgroups2(root, path)
+	}
+	return openCgroups1(root, path)
+}
+
+// readPIDs reads a cgroup.procs file.
+func readPIDs(path string) ([]int, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read processes: %w", err)
+	}
+	var pids []int
+	for _, f := range strings.Fields(string(text)) {
+		pid, err := strconv.Atoi(f)
+		if err != nil {
+			return nil, fmt.Errorf("read processes: %w", err)
+		}
+		// A process of another pid namespace shows as 0, which would be ourselves.
+		if pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// killPIDs kills each process.
+func killPIDs(pids []int) error {
+	var errs []error
+	for _, pid := range pids {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			errs = append(errs, fmt.Errorf("kill process %d: %w", pid, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// writeControl writes one control file.
+func writeControl(dir, file, value string) error {
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("set %s: %w", file, err)
+	}
+	_, err = f.WriteString(value)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("set %s to %s: %w", file, value, err)
+	}
+	return nil
+}
+
+// readNumber reads a control file that holds one number; "max" is 0, no limit.
+func readNumber(dir, file string) (int64, error) {
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", file, err)
+	}
+	value := strings.TrimSpace(string(text))
+	if value == "max" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", file, err)
+	}
+	return n, nil
+}
+
+// readKeyed reads one figure of a control file of "key value" lines; 0 if it is not there.
+func readKeyed(dir, file, key string) int64 {
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		k, v, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if k == key {
+			n, err := strconv.ParseInt(v, 10, 64)
+			if err != nil {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// subGroups lists the folders in a group that have a sandbox's name.
+func subGroups(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list cgroups: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() && core.IsID(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// uninstallGroup removes a driver's group and its parents up to root, as far as they are empty.
+func uninstallGroup(root, path string) error {
+	if err := removeGroup(filepath.Join(root, path)); err != nil {
+		return err
+	}
+	for dir := filepath.Dir(path); dir != "."; dir = filepath.Dir(dir) {
+		if unix.Rmdir(filepath.Join(root, dir)) != nil {
+			return nil // Another driver's, or somebody else's altogether.
+		}
+	}
+	return nil
+}
+
+// removeGroup deletes one group with those below it. Only ours and what a runtime made in it can be there.
+func removeGroup(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list cgroup: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeGroup(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove cgroup: %w", err)
+	}
+	return nil
+}

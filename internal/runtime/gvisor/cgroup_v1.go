@@ -1,0 +1,184 @@
+package gvisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// cgroups1 is a host with one hierarchy per controller. A v2 hierarchy mounted beside them has no controllers and is left
+// alone.
+type cgroups1 struct {
+	root string
+	// path is the driver's group in each hierarchy.
+	path string
+	// controllers are those that the host has, of the ones used here. The first decides what runs in a group.
+	controllers []string
+}
+
+// openCgroups1 makes the driver's group in each hierarchy that it uses.
+func openCgroups1(root, path string) (cgroupTree, error) {
+	c := &cgroups1{root: root, path: path}
+	for _, name := range []string{"memory", "cpu", "cpuacct", "pids"} {
+		if _, err := os.Stat(filepath.Join(root, name, "cgroup.procs")); err != nil {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Join(root, name, path), 0o755); err != nil {
+			return nil, fmt.Errorf("make %s cgroup: %w", name, err)
+		}
+		c.controllers = append(c.controllers, name)
+	}
+	if len(c.controllers) == 0 {
+		return nil, fmt.Errorf("no control groups at %s: mount them, sandboxes can be neither limited nor found without", root)
+	}
+	return c, nil
+}
+
+func (c *cgroups1) dir(controller, name string) string {
+	return filepath.Join(c.root, controller, c.path, name)
+}
+
+func (c *cgroups1) has(controller string) bool { return slices.Contains(c.controllers, controller) }
+
+func (c *cgroups1) limitsCPU() bool {
+	_, err := os.Stat(filepath.Join(c.dir("cpu", ""), "cpu.cfs_quota_us"))
+	return c.has("cpu") && err == nil
+}
+
+func (c *cgroups1) limitsMemory() bool { return c.has("memory") }
+
+func (c *cgroups1) create(name string, limits cgroupLimits) error {
+	for _, controller := range c.controllers {
+		// Hierarchies may be one and the same (cpu,cpuacct): then the second finds the first's folder.
+		if err := os.MkdirAll(c.dir(controller, name), 0o755); err != nil {
+			return errors.Join(fmt.Errorf("make %s cgroup: %w", controller, err), c.remove(name))
+		}
+	}
+	if err := c.limit(name, limits); err != nil {
+		return errors.Join(err, c.remove(name))
+	}
+	return nil
+}
+
+func (c *cgroups1) limit(name string, limits cgroupLimits) error {
+	if limits.memoryBytes > 0 && c.limitsMemory() {
+		dir, value := c.dir("memory", name), strconv.FormatInt(limits.memoryBytes, 10)
+		if err := writeControl(dir, "memory.limit_in_bytes", value); err != nil {
+			return err
+		}
+		// Where the kernel accounts swap, memory and swap together may not exceed the limit either.
+		if _, err := os.Stat(filepath.Join(dir, "memory.memsw.limit_in_bytes")); err == nil {
+			if err := writeControl(dir, "memory.memsw.limit_in_bytes", value); err != nil {
+				return err
+			}
+		}
+	}
+	if limits.vcpus > 0 && c.limitsCPU() {
+		dir := c.dir("cpu", name)
+		if err := writeControl(dir, "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)); err != nil {
+			return err
+		}
+		return writeControl(dir, "cpu.cfs_quota_us", strconv.FormatInt(cpuQuota(limits.vcpus), 10))
+	}
+	return nil
+}
+
+func (c *cgroups1) entries(name string) []string {
+	var files []string
+	for _, controller := range c.controllers {
+		files = append(files, filepath.Join(c.dir(controller, name), "cgroup.procs"))
+	}
+	return files
+}
+
+func (c *cgroups1) processes(name string) ([]int, error) {
+	// A process enters one hierarchy after the other: look at all, to miss none that was stopped half way.
+	var all []int
+	for _, controller := range c.controllers {
+		pids, err := readPIDs(filepath.Join(c.dir(controller, name), "cgroup.procs"))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, pids...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+func (c *cgroups1) killAll(name string) ([]int, error) {
+	pids, err := c.processes(name)
+	if err != nil {
+		return nil, err
+	}
+	return pids, killPIDs(pids)
+}
+
+func (c *cgroups1) remove(name string) error {
+	var errs []error
+	for _, controller := range c.controllers {
+		errs = append(errs, removeGroup(c.dir(controller, name)))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *cgroups1) uninstall() error {
+	var errs []error
+	for _, controller := range c.controllers {
+		errs = append(errs, uninstallGroup(filepath.Join(c.root, controller), c.path))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *cgroups1) names() ([]string, error) {
+	var all []string
+	for _, controller := range c.controllers {
+		names, err := subGroups(c.dir(controller, ""))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, names...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+func (c *cgroups1) usage(name string) (cgroupUsage, error) {
+	var u cgroupUsage
+	if c.has("memory") {
+		dir := c.dir("memory", name)
+		used, err := readNumber(dir, "memory.usage_in_bytes")
+		if err != nil {
+			return u, err
+		}
+		// Files that nobody has looked at lately are given back under pressure: they are not what a sandbox needs.
+		u.memoryBytes = max(0, used-readKeyed(dir, "memory.stat", "total_inactive_file"))
+		if u.limitBytes, err = readNumber(dir, "memory.limit_in_bytes"); err != nil {
+			return u, err
+		}
+		if u.limitBytes >= 1<<62 {
+			u.limitBytes = 0
+		}
+	}
+	if c.has("cpuacct") {
+		nanos, err := readNumber(c.dir("cpuacct", name), "cpuacct.usage")
+		if err != nil {
+			return u, err
+		}
+		u.cpuSeconds = float64(nanos) / 1e9
+	}
+	if c.has("pids") {
+		n, err := readNumber(c.dir("pids", name), "pids.current")
+		if err != nil {
+			return u, err
+		}
+		u.tasks = int(n)
+	}
+	return u, nil
+}
+
+func (c *cgroups1) outOfMemory(name string) bool {
+	return c.has("memory") && readKeyed(c.dir("memory", name), "memory.oom_control", "oom_kill") > 0
+}

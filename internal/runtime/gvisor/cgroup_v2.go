@@ -1,0 +1,170 @@
+package gvisor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// cgroups2 is a host with the unified hierarchy.
+type cgroups2 struct {
+	root string
+	// path is the driver's group.
+	path string
+	// controllers are those of ours that could be enabled for the groups below path.
+	controllers []string
+}
+
+// openCgroups2 makes the driver's group and enables the controllers down to it.
+//
+// The default parent is a group of our own at the top, beside the service manager's slices: its units can be stopped
+// without touching it. A host where only a delegated subtree may be written needs CgroupParent.
+func openCgroups2(root, path string) (cgroupTree, error) {
+	dir := filepath.Join(root, path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make cgroup: %w", err)
+	}
+	c := &cgroups2{root: root, path: path}
+	for _, controller := range []string{"memory", "cpu", "pids"} {
+		ok, err := enableController(root, path, controller)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			c.controllers = append(c.controllers, controller)
+		}
+	}
+	return c, nil
+}
+
+// enableController makes a controller available to the groups below path. It reports false if the host does not have it,
+// or does not give it to us.
+func enableController(root, path, controller string) (bool, error) {
+	dir := root
+	for _, element := range append([]string{""}, strings.Split(path, "/")...) {
+		dir = filepath.Join(dir, element)
+		text, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+		if err != nil {
+			return false, fmt.Errorf("read controllers: %w", err)
+		}
+		if !slices.Contains(strings.Fields(string(text)), controller) {
+			return false, nil
+		}
+		text, err = os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+		if err != nil {
+			return false, fmt.Errorf("read enabled controllers: %w", err)
+		}
+		if slices.Contains(strings.Fields(string(text)), controller) {
+			continue
+		}
+		err = writeControl(dir, "cgroup.subtree_control", "+"+controller)
+		if errors.Is(err, fs.ErrPermission) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("enable controller in %s: %w", dir, err)
+		}
+	}
+	return true, nil
+}
+
+func (c *cgroups2) dir(name string) string { return filepath.Join(c.root, c.path, name) }
+
+func (c *cgroups2) limitsCPU() bool { return slices.Contains(c.controllers, "cpu") }
+
+func (c *cgroups2) limitsMemory() bool { return slices.Contains(c.controllers, "memory") }
+
+func (c *cgroups2) create(name string, limits cgroupLimits) error {
+	if err := os.MkdirAll(c.dir(name), 0o755); err != nil {
+		return fmt.Errorf("make cgroup: %w", err)
+	}
+	if err := c.limit(c.dir(name), limits); err != nil {
+		return errors.Join(err, c.remove(name))
+	}
+	return nil
+}
+
+func (c *cgroups2) limit(dir string, limits cgroupLimits) error {
+	if limits.memoryBytes > 0 && c.limitsMemory() {
+		if err := writeControl(dir, "memory.max", strconv.FormatInt(limits.memoryBytes, 10)); err != nil {
+			return err
+		}
+		// Swap would let a sandbox use more than its memory, slowly. A kernel without swap accounting has no such file.
+		if _, err := os.Stat(filepath.Join(dir, "memory.swap.max")); err == nil {
+			if err := writeControl(dir, "memory.swap.max", "0"); err != nil {
+				return err
+			}
+		}
+		// Half a sandbox is of no use: sentry, gofer and stubs die together.
+		if _, err := os.Stat(filepath.Join(dir, "memory.oom.group")); err == nil {
+			if err := writeControl(dir, "memory.oom.group", "1"); err != nil {
+				return err
+			}
+		}
+	}
+	if limits.vcpus > 0 && c.limitsCPU() {
+		return writeControl(dir, "cpu.max", fmt.Sprintf("%d %d", cpuQuota(limits.vcpus), cpuPeriod))
+	}
+	return nil
+}
+
+func (c *cgroups2) entries(name string) []string {
+	return []string{filepath.Join(c.dir(name), "cgroup.procs")}
+}
+
+func (c *cgroups2) processes(name string) ([]int, error) {
+	return readPIDs(filepath.Join(c.dir(name), "cgroup.procs"))
+}
+
+func (c *cgroups2) killAll(name string) ([]int, error) {
+	pids, err := c.processes(name)
+	if err != nil {
+		return nil, err
+	}
+	// One write kills all, also what is being forked just now (Linux 5.14).
+	if err := writeControl(c.dir(name), "cgroup.kill", "1"); err == nil {
+		return pids, nil
+	}
+	return pids, killPIDs(pids)
+}
+
+func (c *cgroups2) remove(name string) error { return removeGroup(c.dir(name)) }
+
+func (c *cgroups2) uninstall() error { return uninstallGroup(c.root, c.path) }
+
+func (c *cgroups2) names() ([]string, error) { return subGroups(c.dir("")) }
+
+func (c *cgroups2) usage(name string) (cgroupUsage, error) {
+	dir := c.dir(name)
+	if _, err := os.Stat(dir); err != nil {
+		return cgroupUsage{}, fmt.Errorf("read cgroup: %w", err)
+	}
+	u := cgroupUsage{cpuSeconds: float64(readKeyed(dir, "cpu.stat", "usage_usec")) / 1e6}
+	if c.limitsMemory() {
+		used, err := readNumber(dir, "memory.current")
+		if err != nil {
+			return u, err
+		}
+		u.memoryBytes = max(0, used-readKeyed(dir, "memory.stat", "inactive_file"))
+		if u.limitBytes, err = readNumber(dir, "memory.max"); err != nil {
+			return u, err
+		}
+	}
+	if slices.Contains(c.controllers, "pids") {
+		n, err := readNumber(dir, "pids.current")
+		if err != nil {
+			return u, err
+		}
+		u.tasks = int(n)
+	}
+	return u, nil
+}
+
+func (c *cgroups2) outOfMemory(name string) bool {
+	return readKeyed(c.dir(name), "memory.events", "oom_kill") > 0
+}

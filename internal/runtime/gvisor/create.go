@@ -1,0 +1,170 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/runsc/container"
+
+	"shoal/internal/core"
+	"shoal/internal/runtime"
+)
+
+// cleanupTimeout bounds how long a failed Create takes to remove what it had made.
+const cleanupTimeout = 15 * time.Second
+
+// Create builds the isolation: groups, namespaces, sentry and gofer, with nothing of the guest running.
+func (d *Driver) Create(ctx context.Context, spec runtime.Spec) error {
+	if err := checkSpec(spec); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return core.Wrap(core.CodeCanceled, err, "creating the sandbox was canceled")
+	}
+	b, err := d.claim(record{
+		ID: spec.ID, Incarnation: spec.Incarnation, Digest: d.digest, Boot: bootID(),
+		Container: string(spec.ID) + "-" + core.NewID()[:8], MemoryBytes: spec.Resources.MemoryBytes,
+	})
+	if err != nil {
+		return err
+	}
+	b.op.Lock()
+	defer b.op.Unlock()
+	ctx, cancel := b.context(ctx)
+	defer cancel()
+	if err := d.create(ctx, b, spec); err != nil {
+		clean, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer stop()
+		err = createError(b, ctx, err)
+		if cleanErr := d.destroy(clean, b); cleanErr != nil {
+			d.log.ErrorContext(clean, "sandbox left behind by a failed create", "sandbox_id", b.id, "err", cleanErr)
+		}
+		return err
+	}
+	return nil
+}
+
+// context returns a context that also ends when the box is killed.
+func (b *box) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-b.killed:
+			cancel()
+		case <-done:
+		}
+	}()
+	return ctx, func() { close(done); cancel() }
+}
+
+// checkSpec refuses what could not work.
+func checkSpec(spec runtime.Spec) error {
+	if !core.IsID(string(spec.ID)) {
+		return core.Invalid("id", "the sandbox id is not an id")
+	}
+	for name, path := range map[string]string{"root_fs": spec.RootFS, "run_dir": spec.RunDir, "net_ns": spec.NetNS} {
+		if !strings.HasPrefix(path, "/") {
+			return core.Invalid(name, "an absolute path is needed")
+		}
+	}
+	if spec.Resources.MemoryBytes < 0 || spec.Resources.VCPUs < 0 {
+		return core.Invalid("resources", "limits can't be negative")
+	}
+	return nil
+}
+
+// create does Create's work and leaves cleaning up to the caller.
+func (d *Driver) create(ctx context.Context, b *box, spec runtime.Spec) (err error) {
+	r := b.current()
+	if err := d.cgroups.create(string(b.id), hardLimits(spec.Resources)); err != nil {
+		return err
+	}
+	// The path is valid in this process only: hand over the namespace itself.
+	netNS, err := os.Open(spec.NetNS)
+	if err != nil {
+		return fmt.Errorf("open network namespace: %w", err)
+	}
+	defer func() { err = errors.Join(err, netNS.Close()) }()
+	made, err := runCreator(ctx, d.program, job{
+		Container: r.Container, Bundle: bundleName(spec.Resources), StateDir: d.cfg.StateDir,
+		RootFS: spec.RootFS, RunDir: spec.RunDir, Hostname: spec.Hostname,
+		OwnerUID: d.cfg.OwnerUID, OwnerIDs: d.cfg.OwnerCount,
+		Cgroups: d.cgroups.entries(string(b.id)), DebugLogDir: d.cfg.DebugLogDir,
+	}, netNS)
+	if err != nil {
+		return err
+	}
+	return d.update(b, func(r *record) { r.Sentry, r.Gofer = made.Sentry, made.Gofer })
+}
+
+// createError gives the error of a failed Create its code.
+func createError(b *box, ctx context.Context, err error) error {
+	switch {
+	case b.isKilled():
+		return core.Wrap(core.CodeCanceled, err, "the sandbox was deleted while it was created")
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return core.Wrap(core.CodeTimeout, err, "creating the sandbox took too long")
+	case ctx.Err() != nil:
+		return core.Wrap(core.CodeCanceled, err, "creating the sandbox was canceled")
+	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EMFILE):
+		return core.Wrap(core.CodeExhausted, err, "the node is out of resources")
+	default:
+		return core.Wrap(core.CodeInternal, err, "the sandbox could not be created")
+	}
+}
+
+// Start runs the guest agent.
+func (d *Driver) Start(ctx context.Context, id core.SandboxID) error {
+	b, err := d.known(id)
+	if err != nil {
+		return err
+	}
+	b.op.Lock()
+	defer b.op.Unlock()
+	if b.isKilled() {
+		return core.Errorf(core.CodeCanceled, "the sandbox was deleted")
+	}
+	if err := ctx.Err(); err != nil {
+		return core.Wrap(core.CodeCanceled, err, "starting the sandbox was canceled")
+	}
+	if err := d.start(b); err != nil {
+		if b.isKilled() {
+			return core.Wrap(core.CodeCanceled, err, "the sandbox was deleted while it started")
+		}
+		return core.Wrap(core.CodeUnavailable, err, "the sandbox could not be started")
+	}
+	return nil
+}
+
+// start hands the sentry its network and has it run init. The calls can't be interrupted but by killing the sentry, which
+// Kill does; they take milliseconds.
+func (d *Driver) start(b *box) error {
+	r := b.current()
+	if r.Digest != d.digest {
+		return fmt.Errorf("sandbox was made by program %s, this is %s", r.Digest, d.digest)
+	}
+	conf, err := newConfig(d.cfg.StateDir, d.cfg.DebugLogDir)
+	if err != nil {
+		return err
+	}
+	c, err := container.Load(d.cfg.StateDir, container.FullID{SandboxID: r.Container, ContainerID: r.Container},
+		container.LoadOpts{Exact: true, SkipCheck: true})
+	if err != nil {
+		return fmt.Errorf("load sandbox: %w", err)
+	}
+	// The creator knew the directory by another path.
+	c.Saver.RootDir = d.cfg.StateDir
+	if err := c.Start(conf); err != nil {
+		return fmt.Errorf("start sandbox: %w", err)
+	}
+	if err := d.update(b, func(r *record) { r.Started = true }); err != nil {
+		return err
+	}
+	return d.watchBox(b)
+}

@@ -1,0 +1,80 @@
+package gvisor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/log"
+	"gvisor.dev/gvisor/runsc/container"
+)
+
+// creatorMain is main of the creator's face: read one job, carry it out, answer, end. Sentry and gofer go on.
+//
+// Why a process of its own: making a sandbox in gVisor's library hands the caller's streams to the guest, moves the caller
+// through control groups, changes its limits, and can't be interrupted. Here all of that happens to a process that ends.
+func creatorMain() int {
+	out := os.NewFile(resultFD, "result")
+	r, err := createFromJob(os.NewFile(jobFD, "job"))
+	if err != nil {
+		r = result{Err: err.Error()}
+	}
+	if err := json.NewEncoder(out).Encode(r); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// createFromJob does a creator's work.
+func createFromJob(in io.Reader) (result, error) {
+	log.SetTarget(log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
+	var j job
+	if err := json.NewDecoder(in).Decode(&j); err != nil {
+		return result{}, fmt.Errorf("read job: %w", err)
+	}
+	// First of all: from here on, Kill finds this process and all that it starts.
+	for _, path := range j.Cgroups {
+		if err := writeControl(filepath.Dir(path), filepath.Base(path), "0"); err != nil {
+			return result{}, fmt.Errorf("enter cgroup: %w", err)
+		}
+	}
+	unix.Umask(0o022)
+	stage, err := newStage(j)
+	if err != nil {
+		return result{}, err
+	}
+	spec := newSpec(specInput{
+		stage: stage, netNS: "/proc/self/fd/" + strconv.Itoa(netNSFD), hostname: j.Hostname,
+		ownerUID: j.OwnerUID, ownerIDs: j.OwnerIDs,
+	})
+	bundle := filepath.Join(stage, j.Bundle)
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return result{}, fmt.Errorf("encode spec: %w", err)
+	}
+	if err := errors.Join(os.Mkdir(bundle, 0o755), os.WriteFile(filepath.Join(bundle, "config.json"), text, 0o644)); err != nil {
+		return result{}, fmt.Errorf("write bundle: %w", err)
+	}
+	conf, err := newConfig(filepath.Join(stage, stageState), j.DebugLogDir)
+	if err != nil {
+		return result{}, err
+	}
+	c, err := container.New(conf, container.Args{ID: j.Container, Spec: spec, BundleDir: bundle})
+	if err != nil {
+		return result{}, fmt.Errorf("make sandbox: %w", err)
+	}
+	sentry, err := lookProcess(c.SandboxPid())
+	if err != nil {
+		return result{}, fmt.Errorf("look at sentry: %w", err)
+	}
+	gofer, err := lookProcess(c.GoferPid.Load())
+	if err != nil {
+		return result{}, fmt.Errorf("look at gofer: %w", err)
+	}
+	return result{Sentry: sentry, Gofer: gofer}, nil
+}

@@ -1,0 +1,67 @@
+package gvisor
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"shoal/internal/core"
+)
+
+// bundlePattern is the name of a bundle directory: it carries what a guest should see of its limits.
+//
+// gVisor takes these figures from a cgroup that it made itself. Ours is made by us, and the spec must be the same for all
+// sandboxes, so they travel in the one argument that is free: the bundle's path. The sentry's face puts them where gVisor
+// would have.
+var bundlePattern = regexp.MustCompile(`^bundle-m([0-9]+)-c([0-9]+)$`)
+
+// bundleName returns the bundle directory's name for a sandbox's limits. The guest sees whole processors, at least one.
+func bundleName(r core.Resources) string {
+	cpus := max(1, int(math.Ceil(r.VCPUs)))
+	return fmt.Sprintf("bundle-m%d-c%d", max(0, r.MemoryBytes), cpus)
+}
+
+// applyBundleLimits rewrites a sentry's arguments: total memory and number of processors as in the bundle's name.
+// Arguments without such a bundle are returned as they are.
+func applyBundleLimits(args []string) []string {
+	boot := slices.Index(args, "boot")
+	if boot < 0 {
+		return args
+	}
+	var memory string
+	var cpus int
+	for _, a := range args[boot:] {
+		bundle, ok := strings.CutPrefix(a, "--bundle=")
+		if !ok {
+			continue
+		}
+		if m := bundlePattern.FindStringSubmatch(filepath.Base(bundle)); m != nil {
+			memory = m[1]
+			cpus, _ = strconv.Atoi(m[2])
+		}
+	}
+	if memory == "" {
+		return args
+	}
+	out := slices.Clone(args)
+	if i := slices.Index(out, "--total-memory"); i >= 0 && i+1 < len(out) && memory != "0" {
+		if host, err := strconv.ParseUint(out[i+1], 10, 64); err == nil {
+			if own, err := strconv.ParseUint(memory, 10, 64); err == nil && own < host {
+				out[i+1] = memory
+			}
+		}
+	}
+	if cpus > 0 && !slices.ContainsFunc(out, isCPUNum) {
+		out = slices.Insert(out, boot+1, "--cpu-num="+strconv.Itoa(min(cpus, hostCPUs())))
+	}
+	return out
+}
+
+// isCPUNum reports whether an argument already sets the number of processors.
+func isCPUNum(a string) bool {
+	return a == "--cpu-num" || strings.HasPrefix(a, "--cpu-num=") || strings.HasPrefix(a, "-cpu-num")
+}
