@@ -17,8 +17,10 @@ type progress struct {
 	// partial is an unfinished line.
 	partial []byte
 	tail    []string
+	// name and percent are what was reported last.
+	name    string
 	percent int
-	// fetched, unpacked and configured count packages, of total.
+	// fetched and configured count packages, of total.
 	fetched, configured, total int
 }
 
@@ -83,12 +85,12 @@ func (p *progress) between(low, high, n int) int {
 	return low + (high-low)*min(n, p.total)/p.total
 }
 
-// step reports a step. It never goes back.
+// step reports a step, unless it was the last. It never goes back.
 func (p *progress) step(name string, percent int) {
-	if percent < p.percent {
+	if percent < p.percent || (percent == p.percent && name == p.name) {
 		return
 	}
-	p.percent = percent
+	p.percent, p.name = percent, name
 	p.report(name, percent)
 }
 
