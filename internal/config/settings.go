@@ -1,0 +1,248 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// setting is one row of the table that file keys, variables, flags and the reference are made from.
+type setting struct {
+	// key is its name in the file, sections joined by dots.
+	key string
+	// def is the default, as text.
+	def string
+	// allowed completes "allowed is …"; doc is a sentence or two on what it does.
+	allowed string
+	doc     string
+	binding
+	// show, if not nil, hides what may not be printed of a value.
+	show func(string) string
+}
+
+// variable is the setting's name in the environment, flag its name on the command line.
+func (s setting) variable() string {
+	return "SHOAL_" + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
+}
+
+func (s setting) flag() string { return strings.NewReplacer(".", "-", "_", "-").Replace(s.key) }
+
+// visible is a value as it may be shown.
+func (s setting) visible(value string) string {
+	if s.show != nil {
+		return s.show(value)
+	}
+	return value
+}
+
+// retiredSetting is a key that was a setting until some release.
+type retiredSetting struct {
+	key string
+	// instead says what to use now; forgetAfter is the date after which the row may be removed and the key is merely unknown.
+	instead     string
+	forgetAfter string
+}
+
+// schema is everything that may be set.
+type schema struct {
+	settings []setting
+	retired  []retiredSetting
+}
+
+func currentSchema() schema {
+	return schema{
+		settings: slices.Concat(serverSettings(), sandboxSettings(), hostSettings()),
+		retired:  nil,
+	}
+}
+
+func (s schema) find(key string) (setting, bool) {
+	i := slices.IndexFunc(s.settings, func(x setting) bool { return x.key == key })
+	if i < 0 {
+		return setting{}, false
+	}
+	return s.settings[i], true
+}
+
+func serverSettings() []setting {
+	return []setting{
+		{
+			key: "data_dir", def: "/var/lib/shoal", allowed: "an absolute path",
+			doc:     "Directory that holds everything the server keeps: database, trees, keys. One server at a time uses it.",
+			binding: text(func(c *Config) *string { return &c.DataDir }, filepath.IsAbs),
+		}, {
+			key: "listen", def: "127.0.0.1:8700", allowed: "HOST:PORT, beyond loopback only with tls_cert and tls_key",
+			doc:     "Address of the API. Port 0 takes a free one.",
+			binding: text(func(c *Config) *string { return &c.Listen }, isAddress),
+		}, {
+			key: "tls_cert", def: "", allowed: "an absolute path to a PEM file, together with tls_key",
+			doc:     "Certificate chain of the API. Empty means plain HTTP, on loopback only.",
+			binding: text(func(c *Config) *string { return &c.TLSCert }, emptyOr(filepath.IsAbs)),
+		}, {
+			key: "tls_key", def: "", allowed: "an absolute path to a PEM file, together with tls_cert",
+			doc:     "Private key of the API's certificate.",
+			binding: text(func(c *Config) *string { return &c.TLSKey }, emptyOr(filepath.IsAbs)),
+		}, {
+			key: "log.level", def: "info", allowed: "debug, info, warn or error",
+			doc:     "The least severe messages that are logged.",
+			binding: text(func(c *Config) *string { return &c.Log.Level }, oneOf("debug", "info", "warn", "error")),
+		}, {
+			key: "log.format", def: "text", allowed: "text or json",
+			doc:     "How a log line is written.",
+			binding: text(func(c *Config) *string { return &c.Log.Format }, oneOf("text", "json")),
+		},
+	}
+}
+
+func sandboxSettings() []setting {
+	return []setting{
+		{
+			key: "ttl.default", def: "1h", allowed: "a duration such as 90s, 1h30m or 7d, at least 1s and at most ttl.max",
+			doc:     "Age at which an ephemeral sandbox is deleted if its creator named none.",
+			binding: duration(func(c *Config) *time.Duration { return &c.TTL.Default }, time.Second),
+		}, {
+			key: "ttl.max", def: "24h", allowed: "a duration such as 90s, 1h30m or 7d, at least 1s",
+			doc:     "Greatest age that an ephemeral sandbox may be given. Persistent sandboxes are exempt.",
+			binding: duration(func(c *Config) *time.Duration { return &c.TTL.Max }, time.Second),
+		}, {
+			key: "sandbox.vcpus", def: "1", allowed: "a number from 0.1 to sandbox.vcpus_max",
+			doc:     "Processors of a sandbox whose creator named none; a fraction is a share of one.",
+			binding: fraction(func(c *Config) *float64 { return &c.Sandbox.VCPUs }, func(v float64) bool { return v >= 0.1 && v <= 4096 }),
+		}, {
+			key: "sandbox.vcpus_max", def: "0", allowed: "a number from 0.1 to 4096, or 0 for as many as the host has",
+			doc:     "Most processors that a sandbox may have.",
+			binding: fraction(func(c *Config) *float64 { return &c.Sandbox.VCPUsMax }, func(v float64) bool { return v == 0 || v >= 0.1 && v <= 4096 }),
+		}, {
+			key: "sandbox.memory", def: "512M", allowed: "a size such as 512M or 4G, from 64M to sandbox.memory_max",
+			doc:     "Memory of a sandbox whose creator named none.",
+			binding: size(func(c *Config) *Size { return &c.Sandbox.Memory }, atLeast(64*MiB)),
+		}, {
+			key: "sandbox.memory_max", def: "8G", allowed: "a size such as 512M or 4G, at least 64M",
+			doc:     "Most memory that a sandbox may have.",
+			binding: size(func(c *Config) *Size { return &c.Sandbox.MemoryMax }, atLeast(64*MiB)),
+		}, {
+			key: "sandbox.disk", def: "4G", allowed: "a size such as 512M or 4G, at least 16M, or 0 for no limit",
+			doc: "What a sandbox whose creator named no limit may write beyond its template. On a host whose disk can't enforce limits " +
+				"the default is 0.",
+			binding: size(func(c *Config) *Size { return &c.Sandbox.Disk }, zeroOr(atLeast(16*MiB))),
+		},
+	}
+}
+
+func hostSettings() []setting {
+	return []setting{
+		{
+			key: "node.max_sandboxes", def: "1000", allowed: "a whole number from 1 to 100000",
+			doc:     "Most sandboxes on this machine at once.",
+			binding: whole(func(c *Config) *int { return &c.Node.MaxSandboxes }, 1, 100_000),
+		}, {
+			key: "node.memory_overcommit", def: "3", allowed: "a number from 0.1 to 100",
+			doc: "How many times the host's memory less node.memory_reserve may be promised to sandboxes, as the sum of their memory " +
+				"limits. Idle sandboxes use a small part of their limit; at 1 all of them can use all of it at once.",
+			binding: fraction(func(c *Config) *float64 { return &c.Node.MemoryOvercommit }, func(v float64) bool { return v >= 0.1 && v <= 100 }),
+		}, {
+			key: "node.memory_reserve", def: "512M", allowed: "a size such as 512M or 4G, or 0",
+			doc:     "Memory of the host that is never promised: it is for the system and the server.",
+			binding: size(func(c *Config) *Size { return &c.Node.MemoryReserve }, atLeast(0)),
+		}, {
+			key: "pool.max_size", def: "0", allowed: "a size such as 512M or 4G, at least 1G, or 0 for automatic",
+			doc: "Greatest size of the image file that holds all trees where data_dir is not on btrfs. Automatic is 80 % of the space " +
+				"that is free when the file is first made. It grows as needed; raising this later makes room at once.",
+			binding: size(func(c *Config) *Size { return &c.Pool.MaxSize }, zeroOr(atLeast(GiB))),
+		}, {
+			key: "pool.min_host_free", def: "1G", allowed: "a size such as 512M or 4G, or 0",
+			doc:     "Space on the host's disk that the growing image file leaves free.",
+			binding: size(func(c *Config) *Size { return &c.Pool.MinHostFree }, atLeast(0)),
+		}, {
+			key: "runtime.cgroup_parent", def: "shoal", allowed: "a relative path of letters, digits, '.', '_' and '-'",
+			doc:     "Control group under which every sandbox has its own.",
+			binding: text(func(c *Config) *string { return &c.Runtime.CgroupParent }, isCgroup),
+		}, {
+			key: "runtime.owner_uid", def: "1000000", allowed: "a whole number from 65536 to 4294836224",
+			doc: "First of the 65536 user ids of the host that sandboxes' users are mapped to. The same ids as groups. No account of " +
+				"the host may lie among them.",
+			binding: whole(func(c *Config) *int { return &c.Runtime.OwnerUID }, 65536, 4294836224),
+		}, {
+			key: "templates.bootstrap", def: "minimal,base", allowed: "a list of minimal and base, or empty",
+			doc:     "Templates that the server makes at its first start, in this order.",
+			binding: list(func(c *Config) *[]string { return &c.Templates.Bootstrap }, oneOf("minimal", "base")),
+		}, {
+			key: "templates.mirror", def: "", allowed: "an http, https or file URL",
+			doc:     "Package mirror for these templates. Empty means the host's own apt configuration. A password in it is not printed.",
+			binding: text(func(c *Config) *string { return &c.Templates.Mirror }, emptyOr(isMirror)),
+			show:    hidePassword,
+		}, {
+			key: "templates.suite", def: "", allowed: "the name of a release, such as bookworm",
+			doc:     "Release of the distribution for these templates. Empty means the host's own.",
+			binding: text(func(c *Config) *string { return &c.Templates.Suite }, emptyOr(regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`).MatchString)),
+		},
+	}
+}
+
+func atLeast(least Size) func(Size) bool { return func(v Size) bool { return v >= least } }
+
+func zeroOr(ok func(Size) bool) func(Size) bool { return func(v Size) bool { return v == 0 || ok(v) } }
+
+func emptyOr(ok func(string) bool) func(string) bool {
+	return func(v string) bool { return v == "" || ok(v) }
+}
+
+func oneOf(words ...string) func(string) bool {
+	return func(v string) bool { return slices.Contains(words, v) }
+}
+
+func isAddress(v string) bool {
+	_, port, err := net.SplitHostPort(v)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+// isLoopback reports whether only this machine can reach an address. A name other than localhost might be anything.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+func isCgroup(v string) bool {
+	for part := range strings.SplitSeq(v, "/") {
+		if !regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`).MatchString(part) {
+			return false
+		}
+	}
+	return true
+}
+
+func isMirror(v string) bool {
+	u, err := url.Parse(v)
+	if err != nil || strings.ContainsAny(v, " \t\n") {
+		return false
+	}
+	switch u.Scheme {
+	case "http", "https":
+		return u.Host != ""
+	case "file":
+		return strings.HasPrefix(u.Path, "/")
+	}
+	return false
+}
+
+// hidePassword hides what may be a password, also in a value that is no proper URL.
+func hidePassword(v string) string {
+	if u, err := url.Parse(v); err == nil {
+		return u.Redacted()
+	}
+	return "(hidden: not a URL)"
+}

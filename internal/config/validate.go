@@ -1,0 +1,64 @@
+package config
+
+import (
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"shoal/internal/core"
+)
+
+// contradictions are bounds between two settings.
+func (c *Config) contradictions() []string {
+	var list []string
+	add := func(key string, format string, args ...any) {
+		list = append(list, fmt.Sprintf("%s: ", c.Origin(key))+fmt.Sprintf(format, args...))
+	}
+	if c.TTL.Default > c.TTL.Max {
+		add("ttl.default", "ttl.default is %s: allowed is at most ttl.max, which is %s",
+			FormatDuration(c.TTL.Default), FormatDuration(c.TTL.Max))
+	}
+	if c.Sandbox.Memory > c.Sandbox.MemoryMax {
+		add("sandbox.memory", "sandbox.memory is %s: allowed is at most sandbox.memory_max, which is %s",
+			c.Sandbox.Memory, c.Sandbox.MemoryMax)
+	}
+	if c.Sandbox.VCPUsMax != 0 && c.Sandbox.VCPUs > c.Sandbox.VCPUsMax {
+		add("sandbox.vcpus", "sandbox.vcpus is %g: allowed is at most sandbox.vcpus_max, which is %g",
+			c.Sandbox.VCPUs, c.Sandbox.VCPUsMax)
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		key, missing := "tls_cert", "tls_key"
+		if c.TLSCert == "" {
+			key, missing = missing, key
+		}
+		add(key, "%s is set and %s is not: allowed is both or neither", key, missing)
+	} else if c.TLSCert == "" && !isLoopback(c.Listen) {
+		add("listen", "listen is %q, which other machines can reach: allowed without TLS is loopback only, such as 127.0.0.1:8700; "+
+			"set tls_cert and tls_key to listen there", c.Listen)
+	}
+	return list
+}
+
+// Check looks at what the settings name on this machine: it holds the certificate against its key, and looks whether the
+// data directory is one or could be made. It changes nothing.
+func (c *Config) Check() error {
+	if c.TLSCert != "" {
+		if _, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey); err != nil {
+			return core.Wrap(core.CodeInvalid, err, "tls_cert %q and tls_key %q can't be used: %v", c.TLSCert, c.TLSKey, err)
+		}
+	}
+	info, err := os.Stat(c.DataDir)
+	switch {
+	case err == nil && info.IsDir():
+		return nil
+	case err == nil:
+		return core.Invalid("data_dir", "data_dir is %q, which is not a directory", c.DataDir)
+	case !os.IsNotExist(err):
+		return core.Invalid("data_dir", "data_dir is %q, which can't be used: %v", c.DataDir, err)
+	}
+	if info, err := os.Stat(filepath.Dir(c.DataDir)); err != nil || !info.IsDir() {
+		return core.Invalid("data_dir", "data_dir is %q, and the directory above it is not there", c.DataDir)
+	}
+	return nil
+}
