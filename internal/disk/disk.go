@@ -54,7 +54,7 @@ type Tree struct {
 
 // Capabilities says what a driver can do here. What it can't answers core.CodeUnsupported.
 type Capabilities struct {
-	// Quota says that CloneOptions.LimitBytes is enforced, and Usage can tell exclusive bytes.
+	// Quota says that CloneOptions.LimitBytes is enforced, and that Usage can tell.
 	Quota bool
 	// QuotaReason says in plain words why Quota is false and what would mend it.
 	QuotaReason string
@@ -62,14 +62,16 @@ type Capabilities struct {
 
 // CloneOptions are the options of a clone.
 type CloneOptions struct {
-	// LimitBytes bounds what the clone itself may write since its making; writing more gives ENOSPC or EDQUOT inside
-	// it and nowhere else. Zero means no limit. A driver without quotas refuses any other value.
+	// LimitBytes bounds what the clone itself keeps of what it wrote since its making, the file system's own records of
+	// it included; writing more gives ENOSPC or EDQUOT inside it and nowhere else. What it shares with its source does not
+	// count. Zero means no limit. A driver without quotas refuses any other value.
 	LimitBytes int64
 }
 
 // Usage is what a tree holds.
 type Usage struct {
-	// WrittenBytes is what the tree keeps of its own writes since its clone; -1 where the driver can't tell.
+	// WrittenBytes is what the tree keeps of its own writes since its clone, or since Create; -1 where the driver can't tell.
+	// Bytes that were removed or overwritten may count for a few seconds more.
 	WrittenBytes int64
 }
 
@@ -79,32 +81,50 @@ type Space struct {
 	TotalBytes, FreeBytes, AllocatedBytes int64
 }
 
-// Driver keeps trees. All methods may be used from many goroutines; calls on one tree are serialised by the caller.
+// Driver keeps trees. All methods may be used from many goroutines; calls on one tree are serialised by the caller, and so
+// are a Clone and what would remove or change its source.
 //
-// Every method is atomic across a crash: after a restart a tree is there whole or not at all, except that a tree under
-// Create is listed as not Complete. Nothing is durable before Sync or Freeze has returned, but the making and removing of
-// trees is.
+// Life cycle: Create, fill, Freeze makes a template; Clone makes a sandbox's tree, which its runtime then writes; Clone and
+// Freeze make a checkpoint. A tree keeps its path for life.
+//
+// Crash: every method is atomic, whether the process is killed or power is lost: afterwards a tree is there whole or not at
+// all, except that a tree under Create is listed as not Complete. What Clone, Freeze, Delete and Quarantine did is durable
+// when they return. Create is not: after a power loss the tree may be gone, half filled or empty, until Freeze has made all of
+// it durable. What is written into a clone is durable when its writer has synced it, or half a minute later.
+//
+// Access: the directories above a tree can be passed, but not listed, by those that must (the driver's Open says who);
+// nobody but root can reach a tree's path otherwise. The tree's own root directory is made 0755, owned by the caller: who
+// fills it sets mode and owner.
+//
+// Errors are *core.Error: invalid for a malformed reference, not_found, exists, conflict and unsupported as told below,
+// exhausted if there is no space, canceled or timeout if ctx ended before anything was done, data_loss if the disk can't be
+// read or written, unavailable after Close or if the kernel made the disk read-only.
 type Driver interface {
 	Capabilities() Capabilities
 	// Create makes an empty writable tree and returns its host path. It fails with exists if there is one.
 	Create(ctx context.Context, ref Ref) (path string, err error)
-	// Freeze makes a tree immutable and durable. It is idempotent.
+	// Freeze makes a tree durable and then immutable, for root too. It is idempotent. Nobody may have a file of the tree
+	// open for writing any more.
 	Freeze(ctx context.Context, ref Ref) error
-	// Clone makes a writable tree that starts with from's files, and returns its host path. from must be frozen.
+	// Clone makes a writable tree that starts with from's files, and returns its host path. It fails with conflict if from is
+	// not frozen, exists if to is there, unsupported for a limit that can't be enforced.
 	Clone(ctx context.Context, from, to Ref, opts CloneOptions) (path string, err error)
 	// Path returns the host path of a tree, not_found if there is none.
 	Path(ref Ref) (string, error)
-	// Delete removes a tree: it is gone for every method when Delete returns, its space is reclaimed in the background.
-	// Deleting what is not there succeeds. Trees cloned from it are not touched.
+	// Delete removes a tree: it is gone for every method when Delete returns, its space is reclaimed in the background, and
+	// if a file in it is open, once it is closed. Deleting what is not there succeeds. Trees cloned from it are not touched.
 	Delete(ctx context.Context, ref Ref) error
 	// Quarantine sets a tree aside, out of List and the way, for at least the time that PurgeQuarantine is given. It keeps
-	// what a lost record would otherwise destroy.
+	// what a lost record would otherwise destroy. The reference may be used again. It fails with not_found if there is none.
 	Quarantine(ctx context.Context, ref Ref) error
 	// PurgeQuarantine removes what was set aside longer ago than age, and returns how many trees that was.
 	PurgeQuarantine(ctx context.Context, age time.Duration) (int, error)
+	// List returns every tree that is not set aside, in no order.
 	List(ctx context.Context) ([]Tree, error)
+	// Usage returns what a tree holds, not_found if there is none.
 	Usage(ctx context.Context, ref Ref) (Usage, error)
 	Space(ctx context.Context) (Space, error)
-	// Close stops background work. It leaves mounted what running sandboxes use.
+	// Close stops background work and waits for calls under way. It leaves mounted what running sandboxes use. It is
+	// idempotent.
 	Close() error
 }
