@@ -14,12 +14,8 @@ import (
 func (s *Service) CreateSandbox(ctx context.Context, p Principal, spec core.SandboxSpec) (core.Sandbox, error) {
 	start := s.clock.Now()
 	sb, err := s.createSandbox(ctx, p, spec, start)
-	if err != nil {
-		s.cfg.Observer.SandboxCreateFailed(core.CodeOf(err))
-		return core.Sandbox{}, err
-	}
-	s.cfg.Observer.SandboxCreated(sb.TemplateName, s.clock.Now().Sub(start))
-	return sb, nil
+	s.cfg.Observer.Create(err, s.clock.Now().Sub(start))
+	return sb, err
 }
 
 func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.SandboxSpec, now time.Time) (core.Sandbox, error) {

@@ -14,9 +14,7 @@ import (
 func (s *Service) DeleteSandbox(ctx context.Context, p Principal, ref string) error {
 	start := s.clock.Now()
 	err := s.delete(ctx, p.Actor, "", func(r store.Reader) (core.Sandbox, error) { return r.Sandbox(p.Tenant, ref) })
-	if err == nil {
-		s.cfg.Observer.SandboxDeleted(s.clock.Now().Sub(start))
-	}
+	s.cfg.Observer.Delete(err, s.clock.Now().Sub(start))
 	return err
 }
 

@@ -25,6 +25,13 @@ const (
 // Exec starts a process. It returns its record, and the stream that follows it, which the caller closes; with spec.Detach
 // the stream is nil.
 func (s *Service) Exec(ctx context.Context, p Principal, ref string, spec core.ExecSpec) (core.Exec, core.ExecStream, error) {
+	start := s.clock.Now()
+	e, stream, err := s.startExec(ctx, p, ref, spec)
+	s.cfg.Observer.ExecStart(err, s.clock.Now().Sub(start))
+	return e, stream, err
+}
+
+func (s *Service) startExec(ctx context.Context, p Principal, ref string, spec core.ExecSpec) (core.Exec, core.ExecStream, error) {
 	if err := checkExec(spec); err != nil {
 		return core.Exec{}, nil, err
 	}

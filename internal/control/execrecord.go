@@ -90,7 +90,7 @@ func (s *Service) execEnded(ctx context.Context, actor core.Actor, sb core.Sandb
 		s.log.Error("record the end of an exec", "sandbox_id", string(sb.ID), "exec_id", string(e.ID), "err", err)
 		return e
 	}
-	s.cfg.Observer.ExecEnded(e.Outcome, e.EndedAt.Sub(e.StartedAt))
+	s.cfg.Observer.ExecEnd(e.Outcome)
 	if err := failpoint.Hit(failpoint.ControlExecEnded); err != nil {
 		s.log.Warn("acknowledge the end of an exec", "err", err)
 		return e

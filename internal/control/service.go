@@ -40,14 +40,14 @@ type Config struct {
 
 // Observer is told of what happens. Its methods must not block.
 type Observer interface {
-	// SandboxCreated reports the time of one create that went well.
-	SandboxCreated(template string, took time.Duration)
-	// SandboxCreateFailed reports a create that failed with a code.
-	SandboxCreateFailed(code core.Code)
-	// SandboxDeleted reports the time from the call to the acknowledgement.
-	SandboxDeleted(took time.Duration)
-	// ExecEnded reports how an exec ended.
-	ExecEnded(outcome core.Outcome, took time.Duration)
+	// Create reports how a create ended and how long it took.
+	Create(err error, took time.Duration)
+	// Delete reports how a delete was answered and how long that took.
+	Delete(err error, took time.Duration)
+	// ExecStart reports whether a process was started and how long that took.
+	ExecStart(err error, took time.Duration)
+	// ExecEnd reports how an exec ended.
+	ExecEnd(outcome core.Outcome)
 }
 
 // Service is the use cases.
@@ -136,7 +136,7 @@ func (s *Service) Capacity(ctx context.Context, _ Principal) (core.NodeCapacity,
 
 type noObserver struct{}
 
-func (noObserver) SandboxCreated(string, time.Duration)  {}
-func (noObserver) SandboxCreateFailed(core.Code)         {}
-func (noObserver) SandboxDeleted(time.Duration)          {}
-func (noObserver) ExecEnded(core.Outcome, time.Duration) {}
+func (noObserver) Create(error, time.Duration)    {}
+func (noObserver) Delete(error, time.Duration)    {}
+func (noObserver) ExecStart(error, time.Duration) {}
+func (noObserver) ExecEnd(core.Outcome)           {}

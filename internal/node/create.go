@@ -150,7 +150,7 @@ func (n *Node) cloneAndAttach(ctx context.Context, spec core.NodeSpec) (root str
 
 func identityOf(spec core.NodeSpec) wire.Identity {
 	return wire.Identity{
-		SandboxID: string(spec.Sandbox), Incarnation: spec.Incarnation, Hostname: spec.Hostname, Env: spec.Env,
+		Sandbox: string(spec.Sandbox), Incarnation: spec.Incarnation, Hostname: spec.Hostname, Env: spec.Env,
 		User: spec.Config.User, Workdir: spec.Config.Workdir, TemplateEnv: spec.Config.Env,
 	}
 }
