@@ -31,8 +31,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf returns an Error with a public message made from format. A %w operand becomes the cause; its text is
-// not part of the public message, so place it nowhere else: use Wrap.
+// Errorf returns an Error with a public message made from format and no cause. To keep a cause out of the message, use
+// Wrap; %w is not understood here.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
