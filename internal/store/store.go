@@ -15,7 +15,8 @@ import (
 // Store keeps records. All methods may be used from many goroutines.
 //
 // Transactions: fn may be run more than once, so it must not have effects of its own. It sees its own writes. What it
-// returns is what Update returns; any error rolls back. Everything read in View or Update is one consistent moment.
+// returns is what Update returns; any error rolls back. Everything read in View or Update is one consistent moment. fn must
+// not begin another transaction: while one waits for the other both may wait for ever.
 type Store interface {
 	// View runs fn in a read-only transaction.
 	View(ctx context.Context, fn func(Reader) error) error
@@ -38,7 +39,7 @@ type Page struct {
 }
 
 // SandboxFilter selects sandboxes. A zero field selects nothing out; Labels must all match, and a filter that matches
-// nothing returns nothing.
+// nothing returns nothing. More than 100 labels are invalid.
 type SandboxFilter struct {
 	States []core.State
 	Labels map[string]string

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -68,7 +69,7 @@ func prepareFile(path string) (unclean bool, err error) {
 
 func (s *Store) connect(path string, readers int) error {
 	if readers == 0 {
-		readers = 4
+		readers = max(4, runtime.NumCPU())
 	}
 	var err error
 	open := func(connections int, pragmas ...string) *sql.DB {

@@ -12,6 +12,8 @@ import (
 
 const noSandbox = "no such sandbox"
 
+const maxFilterLabels = 100
+
 const sandboxColumns = `id, tenant, name, template_id, template_name, state, operation, operation_since, incarnation, node, epoch,
 	persistent, vcpus, memory_bytes, disk_bytes, env, labels, created_at, started_at, expires_at, deleted_at, failure`
 
@@ -52,6 +54,10 @@ func (r *reader) ListSandboxes(
 	after, ok, err := parseCursor("sandboxes", page.Cursor)
 	if err != nil {
 		return nil, "", err
+	}
+	// SQLite bounds the depth of an expression, at a number that a caller's filter must not get near to.
+	if len(filter.Labels) > maxFilterLabels {
+		return nil, "", core.Invalid("labels", "a filter has at most %d labels", maxFilterLabels)
 	}
 	query := selectSandbox + "WHERE tenant = ?"
 	args := []any{tenant}

@@ -17,7 +17,7 @@ type Config struct {
 	Path string
 	// Logger receives what an operator acts on: migrations and repairs. It may not be nil.
 	Logger *slog.Logger
-	// Readers is the greatest number of concurrent reads; zero means 4.
+	// Readers is the greatest number of concurrent reads; zero means one for each processor, and at least 4.
 	Readers int
 	// KeepEvents replaces store.KeepEvents; zero means store.KeepEvents.
 	KeepEvents int64

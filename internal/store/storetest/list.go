@@ -126,6 +126,16 @@ func testBadPages(t *testing.T, open Open) {
 		t.Fatalf("cursor %q, error %v", good, err)
 	}
 	garbage := []string{"x", "!", "bm90IGEgY3Vyc29y", good + "A", good[1:], base64.RawURLEncoding.EncodeToString([]byte(`{"k":"sandboxes"}`))}
+	many := map[string]string{}
+	for i := range 101 {
+		many[numbered("k", i)] = "v"
+	}
+	_, _, err = s.list(alice, store.SandboxFilter{Labels: many}, store.Page{Limit: 1})
+	wantField(t, err, "labels")
+	delete(many, "k-0")
+	if list, _, err := s.list(alice, store.SandboxFilter{Labels: many}, store.Page{Limit: 1}); err != nil || len(list) != 0 {
+		t.Fatalf("a filter of 100 labels: %v, %v", list, err)
+	}
 	for _, c := range garbage {
 		_, _, err := s.list(alice, store.SandboxFilter{}, store.Page{Limit: 1, Cursor: c})
 		wantField(t, err, "cursor")

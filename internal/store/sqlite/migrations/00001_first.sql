@@ -123,13 +123,3 @@ CREATE TABLE setting (
     name  TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
-
--- +goose Down
-DROP TABLE setting;
-DROP TABLE api_key;
-DROP TABLE event;
-DROP TABLE event_head;
-DROP TABLE exec;
-DROP TABLE template;
-DROP TABLE sandbox;
-DROP TABLE reserved_id;
