@@ -17,6 +17,8 @@ import (
 // Transactions: fn may be run more than once, so it must not have effects of its own. It sees its own writes. What it
 // returns is what Update returns; any error rolls back. Everything read in View or Update is one consistent moment. fn must
 // not begin another transaction: while one waits for the other both may wait for ever.
+//
+// Readers never wait for the writer, nor it for them.
 type Store interface {
 	// View runs fn in a read-only transaction.
 	View(ctx context.Context, fn func(Reader) error) error
