@@ -207,7 +207,7 @@ type Actor struct {
 
 // CreateExecRequest What to run. Exactly one of `cmd` and `shell` is required.
 type CreateExecRequest struct {
-	// Cmd The program and its arguments. A program without a slash is looked up in PATH.
+	// Cmd The program and its arguments, at most 4096 and 512 KiB together. A program without a slash is looked up in PATH.
 	Cmd []string `json:"cmd,omitempty,omitzero"`
 
 	// Cols Terminal width in characters. Only with `tty`. Default 80.
@@ -225,7 +225,7 @@ type CreateExecRequest struct {
 	// Rows Terminal height in characters. Only with `tty`. Default 24.
 	Rows *int `json:"rows,omitempty"`
 
-	// Shell A script for `/bin/sh -c`.
+	// Shell A script for `/bin/sh -c`, at most 512 KiB.
 	Shell string `json:"shell,omitempty,omitzero"`
 
 	// Stdin Input of the process, as text; it is closed afterwards. Not with `detach`. Default: /dev/null.
@@ -237,7 +237,7 @@ type CreateExecRequest struct {
 	// StdinRaw The same as base64, for input that is not UTF-8. Not together with `stdin`.
 	StdinRaw []byte `json:"stdin_raw,omitempty,omitzero"`
 
-	// TimeoutSeconds Kills the whole process group after so many seconds (fractions allowed); the outcome is `timeout`. Default: none.
+	// TimeoutSeconds Kills the whole process group after so many seconds (fractions allowed, at most 604800); the outcome is `timeout`. Default: none.
 	TimeoutSeconds *float64 `json:"timeout_seconds,omitempty"`
 
 	// Tty Gives the process a terminal; all output then comes as stdout. Default false.
@@ -372,7 +372,7 @@ type Exec struct {
 	// EndedAt When it ended; absent while it runs.
 	EndedAt time.Time `json:"ended_at,omitempty,omitzero"`
 
-	// Env The environment that was added.
+	// Env The names of the variables that were added; their values, which may be secret, are not kept.
 	Env map[string]string `json:"env,omitempty,omitzero"`
 
 	// ExitCode What the process returned; absent unless the outcome is `exited`.

@@ -9,6 +9,8 @@ type Operation struct {
 	Path string
 	// Open says that it needs no API key.
 	Open bool
+	// Body says that it takes a request body.
+	Body bool
 	// Query are the query parameters that it takes.
 	Query []Parameter
 }

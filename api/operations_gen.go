@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "17448720899850e6d7a4017e81f0ca4856699095e1e154e25bd43ab9d6b0a505"
+const DocumentDigest = "e9ff8e242db8d05d2d95b89881f8af245ec0312307e47279aeef8fa4df3846de"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "440eaad82773d2bfa1ff756d4eb7e48106cd590ae1d1dc308c5cdfad119319dc"
+const TypesDigest = "b9cf4eb6a1e97b375e4f125c1d80cf60cce5ab643d5123a302f18eefae917882"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "8e2f8bcadb51304d7a054180de3e0d842e8d1f28d04fd945332cc46973e2034f"
@@ -14,80 +14,80 @@ const RegistryDigest = "8e2f8bcadb51304d7a054180de3e0d842e8d1f28d04fd945332cc469
 // Operations returns every operation of the document, by path.
 func Operations() []Operation {
 	return []Operation{
-		{ID: "getErrorReference", Method: "GET", Path: "/errors", Open: true},
-		{ID: "getHealth", Method: "GET", Path: "/healthz", Open: true},
-		{ID: "getServerMetrics", Method: "GET", Path: "/metrics", Open: false},
-		{ID: "getOpenAPI", Method: "GET", Path: "/openapi.yaml", Open: true},
-		{ID: "getReadiness", Method: "GET", Path: "/readyz", Open: true},
-		{ID: "listEvents", Method: "GET", Path: "/v1/events", Open: false, Query: []Parameter{
+		{ID: "getErrorReference", Method: "GET", Path: "/errors", Open: true, Body: false},
+		{ID: "getHealth", Method: "GET", Path: "/healthz", Open: true, Body: false},
+		{ID: "getServerMetrics", Method: "GET", Path: "/metrics", Open: false, Body: false},
+		{ID: "getOpenAPI", Method: "GET", Path: "/openapi.yaml", Open: true, Body: false},
+		{ID: "getReadiness", Method: "GET", Path: "/readyz", Open: true, Body: false},
+		{ID: "listEvents", Method: "GET", Path: "/v1/events", Open: false, Body: false, Query: []Parameter{
 			{Name: "after", Type: Integer, Min: 0},
 			{Name: "wait", Type: Integer, Min: 0, Max: 60},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
-		{ID: "createSandbox", Method: "POST", Path: "/v1/sandboxes", Open: false},
-		{ID: "listSandboxes", Method: "GET", Path: "/v1/sandboxes", Open: false, Query: []Parameter{
+		{ID: "createSandbox", Method: "POST", Path: "/v1/sandboxes", Open: false, Body: true},
+		{ID: "listSandboxes", Method: "GET", Path: "/v1/sandboxes", Open: false, Body: false, Query: []Parameter{
 			{Name: "state", Many: true, Type: String, Enum: []string{"creating", "running", "frozen", "standby", "hibernated", "stopped", "failed", "deleted"}},
 			{Name: "label", Many: true, Type: String},
 			{Name: "deleted", Type: Boolean},
 			{Name: "cursor", Type: String, MaxLength: 1024},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
-		{ID: "getSandbox", Method: "GET", Path: "/v1/sandboxes/{id}", Open: false},
-		{ID: "updateSandbox", Method: "PATCH", Path: "/v1/sandboxes/{id}", Open: false},
-		{ID: "deleteSandbox", Method: "DELETE", Path: "/v1/sandboxes/{id}", Open: false},
-		{ID: "listSandboxEvents", Method: "GET", Path: "/v1/sandboxes/{id}/events", Open: false, Query: []Parameter{
+		{ID: "getSandbox", Method: "GET", Path: "/v1/sandboxes/{id}", Open: false, Body: false},
+		{ID: "updateSandbox", Method: "PATCH", Path: "/v1/sandboxes/{id}", Open: false, Body: true},
+		{ID: "deleteSandbox", Method: "DELETE", Path: "/v1/sandboxes/{id}", Open: false, Body: false},
+		{ID: "listSandboxEvents", Method: "GET", Path: "/v1/sandboxes/{id}/events", Open: false, Body: false, Query: []Parameter{
 			{Name: "after", Type: Integer, Min: 0},
 			{Name: "wait", Type: Integer, Min: 0, Max: 60},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
-		{ID: "createExec", Method: "POST", Path: "/v1/sandboxes/{id}/execs", Open: false},
-		{ID: "listExecs", Method: "GET", Path: "/v1/sandboxes/{id}/execs", Open: false, Query: []Parameter{
+		{ID: "createExec", Method: "POST", Path: "/v1/sandboxes/{id}/execs", Open: false, Body: true},
+		{ID: "listExecs", Method: "GET", Path: "/v1/sandboxes/{id}/execs", Open: false, Body: false, Query: []Parameter{
 			{Name: "cursor", Type: String, MaxLength: 1024},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
-		{ID: "getExec", Method: "GET", Path: "/v1/sandboxes/{id}/execs/{exec}", Open: false},
-		{ID: "cancelExec", Method: "DELETE", Path: "/v1/sandboxes/{id}/execs/{exec}", Open: false},
-		{ID: "attachExec", Method: "GET", Path: "/v1/sandboxes/{id}/execs/{exec}/attach", Open: false, Query: []Parameter{
+		{ID: "getExec", Method: "GET", Path: "/v1/sandboxes/{id}/execs/{exec}", Open: false, Body: false},
+		{ID: "cancelExec", Method: "DELETE", Path: "/v1/sandboxes/{id}/execs/{exec}", Open: false, Body: false},
+		{ID: "attachExec", Method: "GET", Path: "/v1/sandboxes/{id}/execs/{exec}/attach", Open: false, Body: false, Query: []Parameter{
 			{Name: "from", Type: Integer, Min: 0},
 			{Name: "frames", Type: String, Enum: []string{"json", "binary"}},
 		}},
-		{ID: "resizeExec", Method: "POST", Path: "/v1/sandboxes/{id}/execs/{exec}/resize", Open: false},
-		{ID: "signalExec", Method: "POST", Path: "/v1/sandboxes/{id}/execs/{exec}/signal", Open: false},
-		{ID: "writeExecStdin", Method: "POST", Path: "/v1/sandboxes/{id}/execs/{exec}/stdin", Open: false},
-		{ID: "readFile", Method: "GET", Path: "/v1/sandboxes/{id}/files", Open: false, Query: []Parameter{
+		{ID: "resizeExec", Method: "POST", Path: "/v1/sandboxes/{id}/execs/{exec}/resize", Open: false, Body: true},
+		{ID: "signalExec", Method: "POST", Path: "/v1/sandboxes/{id}/execs/{exec}/signal", Open: false, Body: true},
+		{ID: "writeExecStdin", Method: "POST", Path: "/v1/sandboxes/{id}/execs/{exec}/stdin", Open: false, Body: true},
+		{ID: "readFile", Method: "GET", Path: "/v1/sandboxes/{id}/files", Open: false, Body: false, Query: []Parameter{
 			{Name: "path", Type: String},
 			{Name: "path_raw", Type: String},
 		}},
-		{ID: "writeFile", Method: "PUT", Path: "/v1/sandboxes/{id}/files", Open: false, Query: []Parameter{
+		{ID: "writeFile", Method: "PUT", Path: "/v1/sandboxes/{id}/files", Open: false, Body: true, Query: []Parameter{
 			{Name: "path", Type: String},
 			{Name: "path_raw", Type: String},
 			{Name: "mode", Type: String},
 			{Name: "user", Type: String, MaxLength: 255},
 			{Name: "parents", Type: Boolean},
 		}},
-		{ID: "removeFile", Method: "DELETE", Path: "/v1/sandboxes/{id}/files", Open: false, Query: []Parameter{
+		{ID: "removeFile", Method: "DELETE", Path: "/v1/sandboxes/{id}/files", Open: false, Body: false, Query: []Parameter{
 			{Name: "path", Type: String},
 			{Name: "path_raw", Type: String},
 			{Name: "recursive", Type: Boolean},
 		}},
-		{ID: "listFiles", Method: "GET", Path: "/v1/sandboxes/{id}/files/list", Open: false, Query: []Parameter{
+		{ID: "listFiles", Method: "GET", Path: "/v1/sandboxes/{id}/files/list", Open: false, Body: false, Query: []Parameter{
 			{Name: "path", Type: String},
 			{Name: "path_raw", Type: String},
 			{Name: "cursor", Type: String, MaxLength: 1024},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
-		{ID: "makeDirectory", Method: "POST", Path: "/v1/sandboxes/{id}/files/mkdir", Open: false},
-		{ID: "moveFile", Method: "POST", Path: "/v1/sandboxes/{id}/files/move", Open: false},
-		{ID: "statFile", Method: "GET", Path: "/v1/sandboxes/{id}/files/stat", Open: false, Query: []Parameter{
+		{ID: "makeDirectory", Method: "POST", Path: "/v1/sandboxes/{id}/files/mkdir", Open: false, Body: true},
+		{ID: "moveFile", Method: "POST", Path: "/v1/sandboxes/{id}/files/move", Open: false, Body: true},
+		{ID: "statFile", Method: "GET", Path: "/v1/sandboxes/{id}/files/stat", Open: false, Body: false, Query: []Parameter{
 			{Name: "path", Type: String},
 			{Name: "path_raw", Type: String},
 		}},
-		{ID: "getSandboxMetrics", Method: "GET", Path: "/v1/sandboxes/{id}/metrics", Open: false},
-		{ID: "listTemplates", Method: "GET", Path: "/v1/templates", Open: false, Query: []Parameter{
+		{ID: "getSandboxMetrics", Method: "GET", Path: "/v1/sandboxes/{id}/metrics", Open: false, Body: false},
+		{ID: "listTemplates", Method: "GET", Path: "/v1/templates", Open: false, Body: false, Query: []Parameter{
 			{Name: "cursor", Type: String, MaxLength: 1024},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
-		{ID: "getTemplate", Method: "GET", Path: "/v1/templates/{id}", Open: false},
-		{ID: "getVersion", Method: "GET", Path: "/v1/version", Open: false},
+		{ID: "getTemplate", Method: "GET", Path: "/v1/templates/{id}", Open: false, Body: false},
+		{ID: "getVersion", Method: "GET", Path: "/v1/version", Open: false, Body: false},
 	}
 }

@@ -78,7 +78,8 @@ func operations(root string, doc *openapi3.T) ([]byte, error) {
 	}
 	b.WriteString("// Operations returns every operation of the document, by path.\nfunc Operations() []Operation {\n\treturn []Operation{\n")
 	for _, o := range list(doc) {
-		fmt.Fprintf(&b, "{ID: %q, Method: %q, Path: %q, Open: %v,", o.op.OperationID, o.method, o.path, o.open())
+		fmt.Fprintf(&b, "{ID: %q, Method: %q, Path: %q, Open: %v, Body: %v,",
+			o.op.OperationID, o.method, o.path, o.open(), o.op.RequestBody != nil)
 		if query := o.parameters("query"); len(query) > 0 {
 			b.WriteString("Query: []Parameter{\n")
 			for _, p := range query {

@@ -1,0 +1,186 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"shoal/api"
+	"shoal/internal/core"
+)
+
+// Options configure an API. The zero value of a field takes the default that its comment names.
+type Options struct {
+	Logger *slog.Logger
+	// Version and Commit say which server this is.
+	Version, Commit string
+	// Loopback says that the server listens on loopback only: then Host must name loopback or one of Hosts.
+	Loopback bool
+	// Hosts are further host names that the server is reached by, without port.
+	Hosts []string
+	// RatePerSecond and Burst limit the requests of each tenant (200 and 400).
+	RatePerSecond float64
+	Burst         int
+	// Keepalive is the silence after which a stream says that it lives (15 s).
+	Keepalive time.Duration
+	// Stall is how long a client may take over one write, read or ping before it is dropped (2 min).
+	Stall time.Duration
+	// Registry holds the metrics that GET /metrics shows; the API adds its own (a new one).
+	Registry *prometheus.Registry
+}
+
+// API serves the native API. It is made by New; its handler may be used until Close has returned.
+type API struct {
+	control Control
+	options Options
+	mux     *http.ServeMux
+	limits  *limiter
+	metrics *metrics
+	// closing ends when streams should.
+	closing context.Context
+	close   context.CancelFunc
+}
+
+// operation is one operation's code. It either replies or returns an error and has written nothing.
+type operation func(w http.ResponseWriter, r *request) error
+
+// New returns an API on control. It fails if the document and the code don't match.
+func New(control Control, o Options) (*API, error) {
+	if control == nil || o.Logger == nil {
+		return nil, errors.New("httpapi needs control and a logger")
+	}
+	o = withDefaults(o)
+	closing, stop := context.WithCancel(context.Background())
+	a := &API{
+		control: control, options: o, mux: http.NewServeMux(), limits: newLimiter(o.RatePerSecond, o.Burst),
+		metrics: newMetrics(o.Registry), closing: closing, close: stop,
+	}
+	if err := a.route(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func withDefaults(o Options) Options {
+	if o.RatePerSecond == 0 {
+		o.RatePerSecond = 200
+	}
+	if o.Burst == 0 {
+		o.Burst = 400
+	}
+	if o.Keepalive == 0 {
+		o.Keepalive = 15 * time.Second
+	}
+	if o.Stall == 0 {
+		o.Stall = 2 * time.Minute
+	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	return o
+}
+
+// operations joins the document's operations to their code.
+func (a *API) operations() map[string]operation {
+	return map[string]operation{
+		"createSandbox":     a.createSandbox,
+		"listSandboxes":     a.listSandboxes,
+		"getSandbox":        a.getSandbox,
+		"updateSandbox":     a.updateSandbox,
+		"deleteSandbox":     a.deleteSandbox,
+		"getSandboxMetrics": a.getSandboxMetrics,
+		"createExec":        a.createExec,
+		"listExecs":         a.listExecs,
+		"getExec":           a.getExec,
+		"cancelExec":        a.cancelExec,
+		"attachExec":        a.attachExec,
+		"signalExec":        a.signalExec,
+		"resizeExec":        a.resizeExec,
+		"writeExecStdin":    a.writeExecStdin,
+		"readFile":          a.readFile,
+		"writeFile":         a.writeFile,
+		"removeFile":        a.removeFile,
+		"statFile":          a.statFile,
+		"listFiles":         a.listFiles,
+		"makeDirectory":     a.makeDirectory,
+		"moveFile":          a.moveFile,
+		"listSandboxEvents": a.listEvents,
+		"listEvents":        a.listEvents,
+		"listTemplates":     a.listTemplates,
+		"getTemplate":       a.getTemplate,
+		"getVersion":        a.getVersion,
+		"getHealth":         a.getHealth,
+		"getReadiness":      a.getReadiness,
+		"getServerMetrics":  a.getServerMetrics,
+		"getOpenAPI":        a.getOpenAPI,
+		"getErrorReference": a.getErrorReference,
+	}
+}
+
+// route registers every operation of the document and refuses a document that has another set than the code.
+func (a *API) route() error {
+	code := a.operations()
+	for _, op := range api.Operations() {
+		run, ok := code[op.ID]
+		if !ok {
+			return fmt.Errorf("operation %s has no code", op.ID)
+		}
+		delete(code, op.ID)
+		a.mux.Handle(op.Method+" "+op.Path, a.handler(op, run))
+	}
+	for id := range code {
+		return fmt.Errorf("operation %s is not in the document", id)
+	}
+	a.routeLater()
+	a.mux.Handle("/", http.HandlerFunc(a.unknown))
+	return nil
+}
+
+// Handler returns the API as an http.Handler.
+func (a *API) Handler() http.Handler { return http.HandlerFunc(a.serve) }
+
+// Close ends the streams: their clients are told to come back. It does not wait for them; the http.Server does.
+func (a *API) Close() { a.close() }
+
+// handler runs an operation with all that comes before it: authentication, rate limit and checks that need no knowledge
+// of what it does.
+func (a *API) handler(op api.Operation, run operation) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
+		r := requestOf(hr)
+		r.op = op
+		if err := a.admit(r); err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		if err := run(w, r); err != nil {
+			a.fail(w, r, err)
+		}
+	})
+}
+
+// admit decides whether a request may reach its operation.
+func (a *API) admit(r *request) error {
+	if !r.op.Open {
+		if err := a.authenticate(r); err != nil {
+			return err
+		}
+		if err := a.limits.allow(r.principal.Tenant); err != nil {
+			return err
+		}
+	}
+	if r.Header.Get("Idempotency-Key") != "" {
+		return &core.Error{
+			Code: core.CodeUnsupported, Field: "Idempotency-Key",
+			Message: "this release doesn't keep idempotency keys: send the call without one",
+		}
+	}
+	if !r.op.Body && (r.ContentLength > 0 || len(r.TransferEncoding) > 0) {
+		return core.Invalid("body", "this call takes no body")
+	}
+	return r.parseQuery()
+}

@@ -1,0 +1,263 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"shoal/api"
+	"shoal/internal/core"
+)
+
+// attachExec follows an exec over a WebSocket. It is over when the exec ends, the client goes or the server does; the
+// process goes on in each case.
+func (a *API) attachExec(w http.ResponseWriter, r *request) error {
+	ref, id, err := r.exec()
+	if err != nil {
+		return err
+	}
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return core.Invalid("Upgrade", "attach is a WebSocket: send Upgrade: websocket")
+	}
+	if err := checkOrigin(r.Request); err != nil {
+		return err
+	}
+	ctx, cancel := a.streamContext(r)
+	defer cancel()
+	stream, err := a.control.AttachExec(ctx, r.principal, ref, id, r.number("from", 0))
+	if err != nil {
+		return err //nolint:wrapcheck // Control's errors are made for the edge.
+	}
+	conn, err := websocket.Accept(w, r.Request, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		// Accept has answered.
+		r.err = errors.Join(err, stream.Close())
+		return nil
+	}
+	s := &socket{
+		api: a, conn: conn, stream: stream, binary: r.query.Get("frames") == "binary", stall: a.options.Stall,
+	}
+	r.err = s.run(ctx)
+	return nil
+}
+
+// maxInput bounds a frame from a client.
+const maxInput = 1 << 20
+
+// socket is one attached client.
+type socket struct {
+	api    *API
+	conn   *websocket.Conn
+	stream core.ExecStream
+	// binary says that output goes in binary frames.
+	binary bool
+	stall  time.Duration
+	// feeding says that the process is being slow to take input, during which the client's pongs aren't read.
+	feeding atomic.Bool
+}
+
+// run serves the client until the end and waits for all that it began.
+func (s *socket) run(ctx context.Context) error {
+	s.conn.SetReadLimit(maxInput)
+	ctx, cancel := context.WithCancelCause(ctx)
+	var input sync.WaitGroup
+	input.Go(func() { cancel(s.receive(ctx)) })
+	err := s.api.follow(ctx, s.stream, func(m core.ExecMessage) error { return s.send(ctx, m) },
+		func() error { return s.ping(ctx) })
+	s.end(err)
+	cancel(nil)
+	input.Wait()
+	if refused, ok := errors.AsType[*refusal](err); ok || errors.Is(err, errGone) || errors.Is(err, errClosing) {
+		_ = refused // Neither is a fault of ours.
+		return nil
+	}
+	return err
+}
+
+// errGone says that the client went away.
+var errGone = errors.New("the client went away")
+
+// refusal is a message from the client that can't be obeyed.
+type refusal struct{ reason string }
+
+// Error returns the reason, which is safe to show.
+func (e *refusal) Error() string { return e.reason }
+
+// end closes the connection with the status that says why.
+func (s *socket) end(err error) {
+	if refused, ok := errors.AsType[*refusal](err); ok {
+		_ = s.conn.Close(websocket.StatusPolicyViolation, short(refused.reason))
+		return
+	}
+	switch {
+	case err == nil:
+		_ = s.conn.Close(websocket.StatusNormalClosure, "ended")
+	case errors.Is(err, errClosing):
+		_ = s.conn.Close(websocket.StatusGoingAway, "the server is shutting down")
+	case errors.Is(err, errGone):
+		_ = s.conn.CloseNow()
+	default:
+		_ = s.conn.Close(websocket.StatusInternalError, "the stream broke off")
+	}
+}
+
+// short cuts a reason to what a close frame holds.
+func short(s string) string {
+	const most = 120
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "")
+}
+
+// send writes one message within the stall time.
+func (s *socket) send(ctx context.Context, m core.ExecMessage) error {
+	kind, data := websocket.MessageText, []byte(nil)
+	if s.binary && (m.Kind == core.ExecStdout || m.Kind == core.ExecStderr) {
+		kind, data = websocket.MessageBinary, binaryFrame(m)
+	} else {
+		var err error
+		if data, err = encodeJSON(encodeMessage(m)); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.stall)
+	defer cancel()
+	if err := s.conn.Write(ctx, kind, data); err != nil {
+		return fmt.Errorf("%w: %w", errGone, err)
+	}
+	return nil
+}
+
+// binaryFrame is one byte for the stream, eight for the offset, then the data.
+func binaryFrame(m core.ExecMessage) []byte {
+	frame := make([]byte, 1, 9+len(m.Data))
+	frame[0] = 1
+	if m.Kind == core.ExecStderr {
+		frame[0] = 2
+	}
+	frame = binary.BigEndian.AppendUint64(frame, uint64(max(m.Offset, 0)))
+	return append(frame, m.Data...)
+}
+
+// ping asks the client for a sign of life. While the process is slow to take input the client's answer can't be read, so
+// its silence means nothing.
+func (s *socket) ping(ctx context.Context) error {
+	if s.feeding.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.stall)
+	defer cancel()
+	if err := s.conn.Ping(ctx); err != nil && !s.feeding.Load() {
+		return fmt.Errorf("%w: %w", errGone, err)
+	}
+	return nil
+}
+
+// receive obeys the client until it goes.
+func (s *socket) receive(ctx context.Context) error {
+	for {
+		kind, data, err := s.conn.Read(ctx)
+		if err != nil {
+			if errors.Is(err, websocket.ErrMessageTooBig) {
+				return &refusal{fmt.Sprintf("a frame has at most %d bytes", maxInput)}
+			}
+			return fmt.Errorf("%w: %w", errGone, err)
+		}
+		s.feeding.Store(true)
+		err = s.obey(kind, data)
+		s.feeding.Store(false)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// obey carries out one message. What comes too late for a process that has ended is dropped: its end is on the way.
+func (s *socket) obey(kind websocket.MessageType, data []byte) error {
+	err := s.apply(kind, data)
+	var e *core.Error
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &e):
+		return err
+	}
+	switch e.Code { //nolint:exhaustive // The others are refusals.
+	case core.CodeConflict, core.CodeNotFound, core.CodeUnavailable, core.CodeCanceled:
+		return nil
+	}
+	reason := e.Message
+	if e.Field != "" {
+		reason = e.Field + ": " + reason
+	}
+	return &refusal{reason}
+}
+
+func (s *socket) apply(kind websocket.MessageType, data []byte) error {
+	if kind == websocket.MessageBinary {
+		return s.stream.SendStdin(data) //nolint:wrapcheck // It is a *core.Error.
+	}
+	var in api.ExecInput
+	if err := decodeJSON(data, &in); err != nil {
+		return err
+	}
+	if err := checkInput(data, in); err != nil {
+		return err
+	}
+	switch in.Type {
+	case api.ExecInputTypeStdin:
+		return s.stream.SendStdin(api.Join(in.Data, in.DataRaw)) //nolint:wrapcheck // It is a *core.Error.
+	case api.ExecInputTypeCloseStdin:
+		return s.stream.CloseStdin() //nolint:wrapcheck // It is a *core.Error.
+	case api.ExecInputTypeSignal:
+		name, err := signalName(in.Signal)
+		if err != nil {
+			return err
+		}
+		return s.stream.Signal(name) //nolint:wrapcheck // It is a *core.Error.
+	case api.ExecInputTypeResize:
+		rows, cols, err := terminal(in.Rows, in.Cols)
+		if err != nil {
+			return err
+		}
+		return s.stream.Resize(rows, cols) //nolint:wrapcheck // It is a *core.Error.
+	}
+	return core.Invalid("type", "unknown type %q", printable(string(in.Type)))
+}
+
+// checkInput refuses fields that the message's type doesn't use.
+func checkInput(data []byte, in api.ExecInput) error {
+	used := map[api.ExecInputType][]string{
+		api.ExecInputTypeStdin: {"data", "data_raw"}, api.ExecInputTypeSignal: {"signal"},
+		api.ExecInputTypeResize: {"rows", "cols"}, api.ExecInputTypeCloseStdin: nil,
+	}
+	allowed, known := used[in.Type]
+	if !known {
+		return core.Invalid("type", "unknown type %q", printable(string(in.Type)))
+	}
+	if in.Data != "" && len(in.DataRaw) > 0 {
+		return core.Invalid("data_raw", "give either data or data_raw")
+	}
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(data, &given); err != nil {
+		return core.Wrap(core.CodeInvalid, err, "the message is not well-formed")
+	}
+	delete(given, "type")
+	for _, name := range allowed {
+		delete(given, name)
+	}
+	for name := range given {
+		return core.Invalid(name, "%s has no field %q", in.Type, name)
+	}
+	return nil
+}

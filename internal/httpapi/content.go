@@ -1,0 +1,232 @@
+package httpapi
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"shoal/internal/core"
+)
+
+// probeSize is how much of a file is read before its length is told: files of /proc and /sys lie about theirs.
+const probeSize = 64 << 10
+
+// readFile streams a file's content, or a range of it.
+func (a *API) readFile(w http.ResponseWriter, r *request) error {
+	path, err := r.filePath()
+	if err != nil {
+		return err
+	}
+	guest, err := a.guest(r)
+	if err != nil {
+		return err
+	}
+	if r.Method == http.MethodHead {
+		return headFile(w, r, guest, path)
+	}
+	want, err := parseRange(r.Request)
+	if err != nil {
+		return err
+	}
+	if want.suffix > 0 {
+		info, err := guest.Stat(r.Context(), path)
+		if err != nil {
+			return err //nolint:wrapcheck // The guest's errors are made for the edge, here and below.
+		}
+		want.from = max(info.Size-want.suffix, 0)
+	}
+	info, content, err := guest.ReadFile(r.Context(), path, want.from, want.length)
+	if err != nil {
+		return err //nolint:wrapcheck // See above.
+	}
+	defer func() { _ = content.Close() }() // What could still fail has no effect on what was read.
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Accept-Ranges", "bytes")
+	if want.whole {
+		return a.sendWhole(w, info, content)
+	}
+	return a.sendRange(w, want, info, content)
+}
+
+// headFile answers with the size only.
+func headFile(w http.ResponseWriter, r *request, guest core.Guest, path string) error {
+	info, err := guest.Stat(r.Context(), path)
+	if err != nil {
+		return err //nolint:wrapcheck // See readFile.
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Accept-Ranges", "bytes")
+	if info.Type == core.FileRegular && info.Size > 0 {
+		w.Header().Set("Content-Length", strconv.FormatInt(info.Size, 10))
+	}
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// sendWhole streams a whole file. Its length is told only where it is certain: when the end is already in sight, or the
+// file is larger than what /proc and /sys claim of theirs.
+func (a *API) sendWhole(w http.ResponseWriter, info core.FileInfo, content io.Reader) error {
+	buffered := bufio.NewReaderSize(content, probeSize)
+	head, err := buffered.Peek(probeSize)
+	switch {
+	case errors.Is(err, io.EOF):
+		w.Header().Set("Content-Length", strconv.Itoa(len(head)))
+	case err != nil:
+		return err //nolint:wrapcheck // See readFile.
+	case info.Type == core.FileRegular && info.Size >= probeSize:
+		w.Header().Set("Content-Length", strconv.FormatInt(info.Size, 10))
+		return a.send(w, io.LimitReader(buffered, info.Size), info.Size)
+	}
+	return a.send(w, buffered, -1)
+}
+
+// sendRange answers with 206, or 416 if the range begins behind the end.
+func (a *API) sendRange(w http.ResponseWriter, want byteRange, info core.FileInfo, content io.Reader) error {
+	if want.from >= info.Size {
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", info.Size))
+		return &statusError{http.StatusRequestedRangeNotSatisfiable, core.Invalid("Range", "the file has %d bytes", info.Size)}
+	}
+	length := info.Size - want.from
+	if want.length >= 0 {
+		length = min(length, want.length)
+	}
+	w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", want.from, want.from+length-1, info.Size))
+	w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
+	w.WriteHeader(http.StatusPartialContent)
+	return a.send(w, io.LimitReader(content, length), length)
+}
+
+// send copies content to the client. A length that isn't reached is an error, which cuts the connection.
+func (a *API) send(w http.ResponseWriter, content io.Reader, length int64) error {
+	if !sent(w) {
+		w.WriteHeader(http.StatusOK)
+	}
+	rc := http.NewResponseController(w)
+	buffer := make([]byte, probeSize)
+	var total int64
+	for {
+		n, err := content.Read(buffer)
+		if n > 0 {
+			if err := extend(rc.SetWriteDeadline, a.options.Stall); err != nil {
+				return err
+			}
+			if _, err := w.Write(buffer[:n]); err != nil {
+				return errWrite(err)
+			}
+			total += int64(n)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err //nolint:wrapcheck // See readFile.
+		}
+	}
+	if length >= 0 && total != length {
+		return core.Errorf(core.CodeConflict, "the file shrank while it was read")
+	}
+	return nil
+}
+
+// byteRange is what a Range header asks for.
+type byteRange struct {
+	whole        bool
+	from, length int64
+	// suffix asks for so many bytes at the end.
+	suffix int64
+}
+
+// parseRange reads the Range header. Without one, or with If-Range, whose validators we never give out, it is the whole.
+func parseRange(r *http.Request) (byteRange, error) {
+	all := byteRange{whole: true, length: -1}
+	values := r.Header.Values("Range")
+	if len(values) == 0 || r.Header.Get("If-Range") != "" {
+		return all, nil
+	}
+	bad := core.Invalid("Range", "Range is one range of bytes: bytes=a-b, bytes=a- or bytes=-n")
+	spec, ok := strings.CutPrefix(values[0], "bytes=")
+	first, last, dash := strings.Cut(spec, "-")
+	if !ok || !dash || len(values) > 1 {
+		return all, bad
+	}
+	number := func(s string) (int64, bool) {
+		n, err := strconv.ParseUint(s, 10, 63)
+		return int64(n), err == nil //nolint:gosec // ParseUint was told 63 bits.
+	}
+	if first == "" {
+		n, ok := number(last)
+		if !ok || n == 0 {
+			return all, bad
+		}
+		return byteRange{length: -1, suffix: n}, nil
+	}
+	from, ok := number(first)
+	if !ok {
+		return all, bad
+	}
+	if last == "" {
+		return byteRange{from: from, length: -1}, nil
+	}
+	to, ok := number(last)
+	if !ok || to < from {
+		return all, bad
+	}
+	return byteRange{from: from, length: max(to-from+1, to-from)}, nil
+}
+
+// writeFile writes a file from the request's body, however long that is.
+func (a *API) writeFile(w http.ResponseWriter, r *request) error {
+	path, err := r.filePath()
+	if err != nil {
+		return err
+	}
+	mode, err := parseMode(r.query.Get("mode"))
+	if err != nil {
+		return err
+	}
+	guest, err := a.guest(r)
+	if err != nil {
+		return err
+	}
+	rc := http.NewResponseController(w)
+	body := &upload{body: r.Body, extend: func(d time.Duration) error { return extend(rc.SetReadDeadline, d) }, stall: a.options.Stall}
+	info, err := guest.WriteFile(r.Context(), path, core.WriteOptions{
+		Mode: mode, User: r.query.Get("user"), Parents: r.flag("parents"),
+	}, body)
+	if body.err != nil {
+		return core.Wrap(core.CodeInvalid, errors.Join(body.err, err), "the body was cut off: the file is as it was")
+	}
+	if err != nil {
+		return err //nolint:wrapcheck // See readFile.
+	}
+	if err := body.extend(0); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, encodeFile(info))
+}
+
+// upload is a request's body of which every part must come within the stall time.
+type upload struct {
+	body   io.Reader
+	extend func(time.Duration) error
+	stall  time.Duration
+	// err is why the body ended before its end.
+	err error
+}
+
+// Read reads the next part.
+func (u *upload) Read(p []byte) (int, error) {
+	if err := u.extend(u.stall); err != nil {
+		return 0, err
+	}
+	n, err := u.body.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		u.err = err
+	}
+	return n, err //nolint:wrapcheck // A reader that stands for another passes its errors on.
+}

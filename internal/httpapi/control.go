@@ -1,0 +1,54 @@
+package httpapi
+
+import (
+	"context"
+	"time"
+
+	"shoal/internal/control"
+	"shoal/internal/core"
+	"shoal/internal/store"
+)
+
+// Control is what this package needs of control.Service. Every method is scoped to the principal's tenant; errors that
+// are not *core.Error are internal and never shown.
+type Control interface {
+	Sandboxes
+	Execs
+	Server
+}
+
+// Sandboxes are the use cases on sandboxes and what is inside them.
+type Sandboxes interface {
+	CreateSandbox(ctx context.Context, p control.Principal, spec core.SandboxSpec) (core.Sandbox, error)
+	GetSandbox(ctx context.Context, p control.Principal, ref string) (core.Sandbox, error)
+	ListSandboxes(ctx context.Context, p control.Principal, f store.SandboxFilter, page store.Page) ([]core.Sandbox, string, error)
+	UpdateSandbox(ctx context.Context, p control.Principal, ref string, patch control.SandboxPatch) (core.Sandbox, error)
+	DeleteSandbox(ctx context.Context, p control.Principal, ref string) error
+	Files(ctx context.Context, p control.Principal, ref string) (core.Guest, error)
+	Metrics(ctx context.Context, p control.Principal, ref string) (core.SandboxMetrics, error)
+	Events(ctx context.Context, p control.Principal, ref string, after int64, limit int, wait time.Duration) ([]core.Event, int64, error)
+}
+
+// Execs are the use cases on processes.
+type Execs interface {
+	Exec(ctx context.Context, p control.Principal, ref string, spec core.ExecSpec) (core.Exec, core.ExecStream, error)
+	RunExec(ctx context.Context, p control.Principal, ref string, spec core.ExecSpec, stdin []byte, limit int) (core.ExecResult, error)
+	AttachExec(ctx context.Context, p control.Principal, ref string, id core.ExecID, from int64) (core.ExecStream, error)
+	GetExec(ctx context.Context, p control.Principal, ref string, id core.ExecID) (core.Exec, error)
+	ListExecs(ctx context.Context, p control.Principal, ref string, page store.Page) ([]core.Exec, string, error)
+	SignalExec(ctx context.Context, p control.Principal, ref string, id core.ExecID, signal string) error
+	CancelExec(ctx context.Context, p control.Principal, ref string, id core.ExecID) error
+	ResizeExec(ctx context.Context, p control.Principal, ref string, id core.ExecID, rows, cols uint16) error
+	WriteExecStdin(ctx context.Context, p control.Principal, ref string, id core.ExecID, data []byte, end bool) error
+}
+
+// Server are the use cases that concern the server as a whole.
+type Server interface {
+	Authenticate(ctx context.Context, secret string) (control.Principal, error)
+	Ready(ctx context.Context) error
+	ListTemplates(ctx context.Context, p control.Principal, page store.Page) ([]core.Template, string, error)
+	GetTemplate(ctx context.Context, p control.Principal, ref string) (core.Template, error)
+	Capacity(ctx context.Context, p control.Principal) (core.NodeCapacity, error)
+}
+
+var _ Control = (*control.Service)(nil)

@@ -1,0 +1,192 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"shoal/api"
+	"shoal/internal/core"
+)
+
+const (
+	// maxOutput is how much of each stream a reply holds.
+	maxOutput = 1 << 20
+	// maxTimeout is the longest timeout of an exec: a week.
+	maxTimeout = 7 * 24 * 3600
+	// maxTerminal bounds a terminal's sides.
+	maxTerminal = 1<<16 - 1
+)
+
+func (a *API) createExec(w http.ResponseWriter, r *request) error {
+	ref, err := r.sandbox()
+	if err != nil {
+		return err
+	}
+	var body api.CreateExecRequest
+	if err := decodeBody(w, r, &body); err != nil {
+		return err
+	}
+	stream := accepts(r.Request, ndjson)
+	if err := checkExec(body, stream); err != nil {
+		return err
+	}
+	spec, err := execSpec(body)
+	if err != nil {
+		return err
+	}
+	input := api.Join(body.Stdin, body.StdinRaw)
+	switch {
+	case body.Detach:
+		return a.startExec(w, r, ref, spec)
+	case stream:
+		return a.streamExec(w, r, ref, spec, input)
+	}
+	return a.runExec(w, r, ref, spec, input)
+}
+
+// checkExec refuses what contradicts itself in the form of the request; control checks what is to be run.
+func checkExec(body api.CreateExecRequest, stream bool) error {
+	hasInput := body.Stdin != "" || len(body.StdinRaw) > 0
+	switch {
+	case body.Stdin != "" && len(body.StdinRaw) > 0:
+		return core.Invalid("stdin_raw", "give either stdin or stdin_raw")
+	case hasInput && body.StdinOpen:
+		return core.Invalid("stdin_open", "give either the input or stdin_open")
+	case hasInput && body.Detach:
+		return core.Invalid("stdin", "a detached exec takes its input over attach or stdin calls: set stdin_open")
+	case body.StdinOpen && !body.Detach && !stream:
+		return core.Invalid("stdin_open", "stdin_open is for detach or Accept: application/x-ndjson: a plain reply tells the exec's id only at its end")
+	case body.Detach && stream:
+		return core.Invalid("detach", "a detached exec is not streamed: leave out detach, or attach to it")
+	case !body.Tty && (body.Rows != nil || body.Cols != nil):
+		return core.Invalid("tty", "rows and cols are for a tty")
+	case body.Cwd != "" && !strings.HasPrefix(body.Cwd, "/"):
+		return core.Invalid("cwd", "cwd is an absolute path")
+	}
+	return nil
+}
+
+// Terminals have this size unless told otherwise.
+const (
+	defaultRows = 24
+	defaultCols = 80
+)
+
+func execSpec(body api.CreateExecRequest) (core.ExecSpec, error) {
+	spec := core.ExecSpec{
+		Cmd: body.Cmd, Shell: body.Shell, Cwd: body.Cwd, Env: body.Env, User: body.User, Detach: body.Detach, TTY: body.Tty,
+		Stdin: body.StdinOpen || body.Stdin != "" || len(body.StdinRaw) > 0,
+	}
+	if body.TimeoutSeconds != nil {
+		if *body.TimeoutSeconds <= 0 || *body.TimeoutSeconds > maxTimeout {
+			return spec, core.Invalid("timeout_seconds", "timeout_seconds is above 0 and at most %d", maxTimeout)
+		}
+		// Anything shorter than the clock's grain still is a timeout, where zero would be none.
+		spec.Timeout = max(time.Duration(*body.TimeoutSeconds*float64(time.Second)), time.Millisecond)
+	}
+	if !body.Tty {
+		return spec, nil
+	}
+	rows, cols := defaultRows, defaultCols
+	if body.Rows != nil {
+		rows = *body.Rows
+	}
+	if body.Cols != nil {
+		cols = *body.Cols
+	}
+	var err error
+	spec.Rows, spec.Cols, err = terminal(rows, cols)
+	return spec, err
+}
+
+// terminal checks a terminal's size.
+func terminal(rows, cols int) (uint16, uint16, error) {
+	if rows < 1 || rows > maxTerminal {
+		return 0, 0, core.Invalid("rows", "rows is from 1 to %d", maxTerminal)
+	}
+	if cols < 1 || cols > maxTerminal {
+		return 0, 0, core.Invalid("cols", "cols is from 1 to %d", maxTerminal)
+	}
+	return uint16(rows), uint16(cols), nil
+}
+
+// runExec waits for the end. The process goes on if the client goes away.
+func (a *API) runExec(w http.ResponseWriter, r *request, ref string, spec core.ExecSpec, input []byte) error {
+	if !spec.Stdin {
+		input = nil
+	}
+	result, err := a.control.RunExec(r.Context(), r.principal, ref, spec, input, maxOutput)
+	if err != nil {
+		return err //nolint:wrapcheck // Control's errors are made for the edge, here and below.
+	}
+	out := api.ExecResult{
+		ID: string(result.ID), PID: result.PID, Outcome: api.Outcome(result.Outcome), ExitCode: result.ExitCode,
+		Signal: result.Signal, Truncated: result.Truncated, DurationMs: result.Duration.Milliseconds(),
+	}
+	out.Stdout, out.StdoutRaw = optionalText(result.Stdout)
+	out.Stderr, out.StderrRaw = optionalText(result.Stderr)
+	return writeJSON(w, http.StatusOK, out)
+}
+
+// optionalText is api.Text for a field that is there even if it is empty.
+func optionalText(b []byte) (*string, []byte) {
+	text, raw := api.Text(b)
+	if raw != nil {
+		return nil, raw
+	}
+	return &text, nil
+}
+
+func (a *API) startExec(w http.ResponseWriter, r *request, ref string, spec core.ExecSpec) error {
+	exec, stream, err := a.control.Exec(r.Context(), r.principal, ref, spec)
+	if err != nil {
+		return err //nolint:wrapcheck // See runExec.
+	}
+	if stream != nil {
+		if err := stream.Close(); err != nil {
+			return err //nolint:wrapcheck // See runExec.
+		}
+	}
+	w.Header().Set("Location", "/v1/sandboxes/"+string(exec.Sandbox)+"/execs/"+string(exec.ID))
+	return writeJSON(w, http.StatusCreated, encodeExec(exec))
+}
+
+func (a *API) listExecs(w http.ResponseWriter, r *request) error {
+	ref, err := r.sandbox()
+	if err != nil {
+		return err
+	}
+	list, next, err := a.control.ListExecs(r.Context(), r.principal, ref, r.page())
+	if err != nil {
+		return err //nolint:wrapcheck // See runExec.
+	}
+	return writeJSON(w, http.StatusOK, api.ExecList{Execs: convert(list, encodeExec), NextCursor: next})
+}
+
+func (a *API) getExec(w http.ResponseWriter, r *request) error {
+	ref, id, err := r.exec()
+	if err != nil {
+		return err
+	}
+	exec, err := a.control.GetExec(r.Context(), r.principal, ref, id)
+	if err != nil {
+		return err //nolint:wrapcheck // See runExec.
+	}
+	return writeJSON(w, http.StatusOK, encodeExec(exec))
+}
+
+func encodeExec(e core.Exec) api.Exec {
+	out := api.Exec{
+		ID: string(e.ID), SandboxID: string(e.Sandbox), Cmd: e.Spec.Cmd, Shell: e.Spec.Shell, Cwd: e.Spec.Cwd,
+		Env: e.Spec.Env, User: e.Spec.User, StdinOpen: e.Spec.Stdin, Detach: e.Spec.Detach, Tty: e.Spec.TTY,
+		TimeoutSeconds: e.Spec.Timeout.Seconds(), PID: e.PID, Running: e.Outcome == core.OutcomeRunning,
+		Outcome: api.Outcome(e.Outcome), ExitCode: e.ExitCode, Signal: e.Signal,
+		StartedAt: e.StartedAt, EndedAt: e.EndedAt,
+		OutputBytes: e.OutputBytes, OutputFrom: e.OutputFrom, Processes: e.Processes,
+	}
+	if e.Spec.TTY {
+		out.Rows, out.Cols = int(e.Spec.Rows), int(e.Spec.Cols)
+	}
+	return out
+}

@@ -1,0 +1,192 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"shoal/api"
+	"shoal/internal/core"
+)
+
+const (
+	maxPath = 4096
+	// modeBits are the permission bits with setuid, setgid and sticky.
+	modeBits = 0o7777
+)
+
+// guest returns the guest agent of the path's sandbox.
+func (a *API) guest(r *request) (core.Guest, error) {
+	ref, err := r.sandbox()
+	if err != nil {
+		return nil, err
+	}
+	return a.control.Files(r.Context(), r.principal, ref) //nolint:wrapcheck // Control's errors are made for the edge.
+}
+
+func (a *API) statFile(w http.ResponseWriter, r *request) error {
+	path, err := r.filePath()
+	if err != nil {
+		return err
+	}
+	guest, err := a.guest(r)
+	if err != nil {
+		return err
+	}
+	info, err := guest.Stat(r.Context(), path)
+	if err != nil {
+		return err //nolint:wrapcheck // The guest's errors are made for the edge, here and below.
+	}
+	return writeJSON(w, http.StatusOK, encodeFile(info))
+}
+
+func (a *API) listFiles(w http.ResponseWriter, r *request) error {
+	path, err := r.filePath()
+	if err != nil {
+		return err
+	}
+	after, err := base64.RawURLEncoding.DecodeString(r.query.Get("cursor"))
+	if err != nil {
+		return core.Invalid("cursor", "cursor is not one of a page before")
+	}
+	guest, err := a.guest(r)
+	if err != nil {
+		return err
+	}
+	limit := r.limit()
+	// One more than asked for tells whether there is a next page.
+	list, err := guest.ListFiles(r.Context(), path, string(after), limit+1)
+	if err != nil {
+		return err //nolint:wrapcheck // See statFile.
+	}
+	next := ""
+	if len(list) > limit {
+		list = list[:limit]
+		next = base64.RawURLEncoding.EncodeToString([]byte(list[limit-1].Name))
+	}
+	return writeJSON(w, http.StatusOK, api.FileList{Files: convert(list, encodeFile), NextCursor: next})
+}
+
+func (a *API) makeDirectory(w http.ResponseWriter, r *request) error {
+	var body api.MakeDirectoryRequest
+	if err := decodeBody(w, r, &body); err != nil {
+		return err
+	}
+	path, err := bodyPath("path", body.Path, body.PathRaw)
+	if err != nil {
+		return err
+	}
+	mode, err := parseMode(body.Mode)
+	if err != nil {
+		return err
+	}
+	if body.Mode == "" {
+		mode = 0o755
+	}
+	guest, err := a.guest(r)
+	if err != nil {
+		return err
+	}
+	return noContent(w, guest.Mkdir(r.Context(), path, core.WriteOptions{Mode: mode, User: body.User, Parents: body.Parents}))
+}
+
+func (a *API) moveFile(w http.ResponseWriter, r *request) error {
+	var body api.MoveFileRequest
+	if err := decodeBody(w, r, &body); err != nil {
+		return err
+	}
+	from, err := bodyPath("from", body.From, body.FromRaw)
+	if err != nil {
+		return err
+	}
+	to, err := bodyPath("to", body.To, body.ToRaw)
+	if err != nil {
+		return err
+	}
+	guest, err := a.guest(r)
+	if err != nil {
+		return err
+	}
+	return noContent(w, guest.Move(r.Context(), from, to))
+}
+
+func (a *API) removeFile(w http.ResponseWriter, r *request) error {
+	path, err := r.filePath()
+	if err != nil {
+		return err
+	}
+	guest, err := a.guest(r)
+	if err != nil {
+		return err
+	}
+	return noContent(w, guest.Remove(r.Context(), path, core.RemoveOptions{Recursive: r.flag("recursive")}))
+}
+
+// filePath returns the path that the query names, in either of its forms.
+func (r *request) filePath() (string, error) {
+	if !r.query.Has("path_raw") {
+		return checkPath("path", r.query.Get("path"))
+	}
+	if r.query.Has("path") {
+		return "", core.Invalid("path_raw", "give either path or path_raw")
+	}
+	// Both alphabets are taken, with or without padding: only one of them survives in a query unescaped.
+	text := strings.NewReplacer("-", "+", "_", "/", " ", "+").Replace(strings.TrimRight(r.query.Get("path_raw"), "="))
+	raw, err := base64.RawStdEncoding.DecodeString(text)
+	if err != nil {
+		return "", core.Invalid("path_raw", "path_raw is not base64")
+	}
+	return checkPath("path_raw", string(raw))
+}
+
+// bodyPath returns the path that a JSON body names, in either of its forms.
+func bodyPath(field, text string, raw []byte) (string, error) {
+	if text != "" && len(raw) > 0 {
+		return "", core.Invalid(field+"_raw", "give either %s or %s_raw", field, field)
+	}
+	return checkPath(field, string(api.Join(text, raw)))
+}
+
+// checkPath refuses what can't be a path inside a sandbox. What it leads to, only the guest can say.
+func checkPath(field, path string) (string, error) {
+	switch {
+	case path == "":
+		return "", core.Invalid(field, "%s is needed", field)
+	case path[0] != '/':
+		return "", core.Invalid(field, "%s is absolute: it begins with a slash", field)
+	case len(path) > maxPath:
+		return "", core.Invalid(field, "%s has at most %d bytes", field, maxPath)
+	case strings.Contains(path, "\x00"):
+		return "", core.Invalid(field, "%s can't hold a NUL", field)
+	}
+	return path, nil
+}
+
+// parseMode reads permission bits in octal; empty is zero.
+func parseMode(s string) (uint32, error) {
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(s, 8, 32)
+	if err != nil || n > modeBits || len(s) > 5 {
+		return 0, core.Invalid("mode", "mode is permission bits in octal, such as 0644")
+	}
+	if n == 0 {
+		return 0, core.Invalid("mode", "a file that nobody may use can't be made at once: give it a mode, then change it inside")
+	}
+	return uint32(n), nil
+}
+
+func encodeFile(f core.FileInfo) api.FileInfo {
+	out := api.FileInfo{
+		Type: api.FileType(f.Type), Size: f.Size, Mode: fmt.Sprintf("%04o", f.Mode&modeBits),
+		UID: f.UID, GID: f.GID, Owner: strings.ToValidUTF8(f.Owner, "?"), Group: strings.ToValidUTF8(f.Group, "?"),
+		ModifiedAt: f.MTime,
+	}
+	out.Name, out.NameRaw = api.Text([]byte(f.Name))
+	out.Path, out.PathRaw = api.Text([]byte(f.Path))
+	out.Target, out.TargetRaw = api.Text([]byte(f.Target))
+	return out
+}

@@ -1,0 +1,223 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"shoal/internal/core"
+)
+
+const (
+	// maxBody bounds a JSON request.
+	maxBody = 1 << 20
+	// maxDepth bounds how deeply a JSON request nests.
+	maxDepth = 16
+	// bodyTimeout is how long a client may take to send a JSON request.
+	bodyTimeout = 30 * time.Second
+)
+
+// decodeBody reads a JSON request into out, a pointer to a struct of package api, and accepts nothing that it would not
+// keep: unknown, misspelt or repeated fields, null, broken UTF-8 and data after the end are refused by name.
+func decodeBody(w http.ResponseWriter, r *request, out any) error {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" {
+		return &statusError{http.StatusUnsupportedMediaType, core.Invalid("Content-Type", "send the body as application/json")}
+	}
+	rc := http.NewResponseController(w)
+	if err := extend(rc.SetReadDeadline, bodyTimeout); err != nil {
+		return err
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return &statusError{http.StatusRequestEntityTooLarge, core.Invalid("body", "a JSON body has at most %d bytes", maxBody)}
+		}
+		return core.Wrap(core.CodeInvalid, err, "the body was cut off")
+	}
+	// A deadline left standing would end the request's context when it passes.
+	if err := extend(rc.SetReadDeadline, 0); err != nil {
+		return err
+	}
+	return decodeJSON(data, out)
+}
+
+// decodeJSON is decodeBody's work on the bytes.
+func decodeJSON(data []byte, out any) error {
+	if !utf8.Valid(data) {
+		return core.Invalid("body", "the body is not UTF-8: bytes that aren't text go base64 into the fields that end in _raw")
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := checkValue(d, reflect.TypeOf(out).Elem(), "", 0); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return core.Invalid("body", "there is something after the end of the JSON value")
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			field := wrong.Field
+			if field == "" {
+				field = "body"
+			}
+			return core.Invalid(field, "%s is not %s", field, typeWords(wrong.Type))
+		}
+		return core.Wrap(core.CodeInvalid, err, "the body has a value that is not understood, such as broken base64")
+	}
+	return nil
+}
+
+// checkValue walks one JSON value beside the Go type that will hold it.
+func checkValue(d *json.Decoder, t reflect.Type, at string, depth int) error {
+	if depth > maxDepth {
+		return core.Invalid(fieldName(at), "the body nests more than %d deep", maxDepth)
+	}
+	token, err := d.Token()
+	if err != nil {
+		return core.Invalid("body", "the body is not well-formed JSON")
+	}
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch token {
+	case nil:
+		return core.Invalid(fieldName(at), "%s is null: leave it out instead", fieldName(at))
+	case json.Delim('{'):
+		return checkObject(d, t, at, depth)
+	case json.Delim('['):
+		var item reflect.Type
+		if t != nil && t.Kind() == reflect.Slice {
+			item = t.Elem()
+		}
+		for i := 0; d.More(); i++ {
+			if err := checkValue(d, item, fmt.Sprintf("%s[%d]", at, i), depth+1); err != nil {
+				return err
+			}
+		}
+		return closing(d)
+	}
+	if depth == 0 {
+		return core.Invalid("body", "the body is not a JSON object")
+	}
+	return nil
+}
+
+// checkObject walks the rest of an object.
+func checkObject(d *json.Decoder, t reflect.Type, at string, depth int) error {
+	fields := map[string]reflect.Type(nil)
+	var item reflect.Type
+	if t != nil && t.Kind() == reflect.Struct {
+		fields = fieldTypes(t)
+	} else if t != nil && t.Kind() == reflect.Map {
+		item = t.Elem()
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		token, err := d.Token()
+		key, ok := token.(string)
+		if err != nil || !ok {
+			return core.Invalid("body", "the body is not well-formed JSON")
+		}
+		name := printable(key)
+		if at != "" {
+			name = at + "." + name
+		}
+		if seen[key] {
+			return core.Invalid(name, "%s is given more than once", name)
+		}
+		seen[key] = true
+		next := item
+		if fields != nil {
+			if next, ok = fields[key]; !ok {
+				return core.Invalid(name, "unknown field %q", name)
+			}
+		}
+		if err := checkValue(d, next, name, depth+1); err != nil {
+			return err
+		}
+	}
+	return closing(d)
+}
+
+// closing takes the end of an object or array.
+func closing(d *json.Decoder) error {
+	if _, err := d.Token(); err != nil {
+		return core.Invalid("body", "the body is not well-formed JSON")
+	}
+	return nil
+}
+
+// fieldTypes returns the JSON names of a struct's fields, spelt exactly: encoding/json by itself takes any case.
+func fieldTypes(t reflect.Type) map[string]reflect.Type {
+	fields := map[string]reflect.Type{}
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "" && name != "-" {
+			fields[name] = f.Type
+		}
+	}
+	return fields
+}
+
+func fieldName(at string) string {
+	if at == "" {
+		return "body"
+	}
+	return at
+}
+
+// typeWords names a Go type as a caller knows it.
+func typeWords(t reflect.Type) string {
+	switch t.Kind() { //nolint:exhaustive // The API's types have no others.
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Int, reflect.Int64, reflect.Uint16:
+		return "a whole number that fits"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return "a base64 string"
+		}
+		return "a list"
+	}
+	return "of the right type"
+}
+
+// writeJSON sends a reply.
+func writeJSON(w http.ResponseWriter, status int, v any) error {
+	data, err := encodeJSON(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if _, err := w.Write(data); err != nil {
+		return errWrite(err)
+	}
+	return nil
+}
+
+// encodeJSON returns v as one line of JSON. HTML is not escaped: nobody serves this as a page.
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode reply: %w", err)
+	}
+	return b.Bytes(), nil
+}

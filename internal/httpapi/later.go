@@ -1,0 +1,43 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+
+	"shoal/internal/core"
+)
+
+// later are the calls of the design that this release doesn't have yet. They are refused by name, so that a caller can
+// tell them from a misspelt path.
+func later() []string {
+	return []string{
+		"POST /v1/sandboxes:batch", "PUT /v1/sandboxes/{id}",
+		"POST /v1/sandboxes/{id}/wake", "POST /v1/sandboxes/{id}/freeze", "POST /v1/sandboxes/{id}/standby",
+		"POST /v1/sandboxes/{id}/hibernate", "POST /v1/sandboxes/{id}/stop", "POST /v1/sandboxes/{id}/restore",
+		"POST /v1/sandboxes/{id}/reset", "POST /v1/sandboxes/{id}/undo", "POST /v1/sandboxes/{id}/try",
+		"/v1/sandboxes/{id}/checkpoints", "POST /v1/sandboxes/{id}/forks", "GET /v1/sandboxes/{id}/diff",
+		"GET /v1/sandboxes/{id}/why", "PATCH /v1/sandboxes/{id}/files", "/v1/sandboxes/{id}/archive",
+		"GET /v1/sandboxes/{id}/watch", "POST /v1/sandboxes/{id}/files:sign", "/v1/sandboxes/{id}/services",
+		"/v1/sandboxes/{id}/ports", "/v1/sandboxes/{id}/egress", "/v1/sandboxes/{id}/denials",
+		"/v1/sandboxes/{id}/holds", "/v1/sandboxes/{id}/logs", "/v1/sandboxes/{id}/code", "POST /v1/templates",
+		"/v1/builds", "/v1/checkpoints", "/v1/volumes", "/v1/secrets", "/v1/tenants", "/v1/keys", "/v1/webhooks",
+		"/v1/operations", "/v1/usage", "/v1/nodes",
+	}
+}
+
+// routeLater answers the calls of later with unsupported.
+func (a *API) routeLater() {
+	for _, pattern := range later() {
+		_, path, found := strings.Cut(pattern, " ")
+		if !found {
+			path = pattern
+		}
+		name := path[strings.LastIndexAny(path, "/:")+1:]
+		if name == "{id}" {
+			name = "get-or-create"
+		}
+		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, hr *http.Request) {
+			a.fail(w, requestOf(hr), core.Errorf(core.CodeUnsupported, "this release doesn't have %s (%s) yet", name, path))
+		})
+	}
+}

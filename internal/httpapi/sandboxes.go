@@ -1,0 +1,198 @@
+package httpapi
+
+import (
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"shoal/api"
+	"shoal/internal/control"
+	"shoal/internal/core"
+	"shoal/internal/store"
+)
+
+func (a *API) createSandbox(w http.ResponseWriter, r *request) error {
+	var body api.CreateSandboxRequest
+	if err := decodeBody(w, r, &body); err != nil {
+		return err
+	}
+	spec, err := sandboxSpec(body)
+	if err != nil {
+		return err
+	}
+	sandbox, err := a.control.CreateSandbox(r.Context(), r.principal, spec)
+	if err != nil {
+		return err //nolint:wrapcheck // Control's errors are made for the edge, here and below.
+	}
+	w.Header().Set("Location", "/v1/sandboxes/"+string(sandbox.ID))
+	return writeJSON(w, http.StatusCreated, encodeSandbox(sandbox))
+}
+
+// sandboxSpec turns a request into what control takes. A zero there means the default, so a zero that was asked for
+// must be refused here.
+func sandboxSpec(body api.CreateSandboxRequest) (core.SandboxSpec, error) {
+	spec := core.SandboxSpec{
+		Name: body.Name, Template: body.Template, Persistent: body.Persistent, Env: body.Env, Labels: body.Labels,
+	}
+	if body.Name != "" {
+		if err := core.CheckName("name", body.Name); err != nil {
+			return spec, err //nolint:wrapcheck // It is a *core.Error.
+		}
+	}
+	if body.TTLSeconds != nil {
+		if *body.TTLSeconds < 1 {
+			return spec, core.Invalid("ttl_seconds", "ttl_seconds is at least 1; without a ttl, leave it out and set persistent")
+		}
+		var err error
+		if spec.TTL, err = seconds("ttl_seconds", float64(*body.TTLSeconds)); err != nil {
+			return spec, err
+		}
+	}
+	if body.VCPUs != nil {
+		if *body.VCPUs <= 0 {
+			return spec, core.Invalid("vcpus", "vcpus is above 0")
+		}
+		spec.Resources.VCPUs = *body.VCPUs
+	}
+	for _, f := range []struct {
+		name string
+		in   *int64
+		out  *int64
+	}{
+		{"memory_bytes", body.MemoryBytes, &spec.Resources.MemoryBytes},
+		{"disk_bytes", body.DiskBytes, &spec.Resources.DiskBytes},
+	} {
+		if f.in == nil {
+			continue
+		}
+		if *f.in < 1 {
+			return spec, core.Invalid(f.name, "%s is at least 1", f.name)
+		}
+		*f.out = *f.in
+	}
+	return spec, nil
+}
+
+// seconds turns a number of seconds into a duration, if it fits.
+func seconds(field string, n float64) (time.Duration, error) {
+	if n > math.MaxInt64/float64(time.Second)/2 {
+		return 0, core.Invalid(field, "%s is too large", field)
+	}
+	return time.Duration(n * float64(time.Second)), nil
+}
+
+func (a *API) getSandbox(w http.ResponseWriter, r *request) error {
+	ref, err := r.sandbox()
+	if err != nil {
+		return err
+	}
+	sandbox, err := a.control.GetSandbox(r.Context(), r.principal, ref)
+	if err != nil {
+		return err //nolint:wrapcheck // See createSandbox.
+	}
+	return writeJSON(w, http.StatusOK, encodeSandbox(sandbox))
+}
+
+func (a *API) listSandboxes(w http.ResponseWriter, r *request) error {
+	filter := store.SandboxFilter{IncludeDeleted: r.flag("deleted")}
+	for _, s := range r.query["state"] {
+		filter.States = append(filter.States, core.State(s))
+	}
+	for _, label := range r.query["label"] {
+		key, value, found := strings.Cut(label, "=")
+		if !found || key == "" {
+			return core.Invalid("label", "label is of the form key=value")
+		}
+		if old, twice := filter.Labels[key]; twice && old != value {
+			return core.Invalid("label", "no sandbox has two values of label %q", printable(key))
+		}
+		if filter.Labels == nil {
+			filter.Labels = map[string]string{}
+		}
+		filter.Labels[key] = value
+	}
+	list, next, err := a.control.ListSandboxes(r.Context(), r.principal, filter, r.page())
+	if err != nil {
+		return err //nolint:wrapcheck // See createSandbox.
+	}
+	return writeJSON(w, http.StatusOK, api.SandboxList{Sandboxes: convert(list, encodeSandbox), NextCursor: next})
+}
+
+func (a *API) updateSandbox(w http.ResponseWriter, r *request) error {
+	ref, err := r.sandbox()
+	if err != nil {
+		return err
+	}
+	var body api.UpdateSandboxRequest
+	if err := decodeBody(w, r, &body); err != nil {
+		return err
+	}
+	patch := control.SandboxPatch{Labels: body.Labels}
+	if body.TTLSeconds != nil {
+		if *body.TTLSeconds < 0 {
+			return core.Invalid("ttl_seconds", "ttl_seconds is at least 0")
+		}
+		ttl, err := seconds("ttl_seconds", float64(*body.TTLSeconds))
+		if err != nil {
+			return err
+		}
+		patch.TTL = &ttl
+	}
+	sandbox, err := a.control.UpdateSandbox(r.Context(), r.principal, ref, patch)
+	if err != nil {
+		return err //nolint:wrapcheck // See createSandbox.
+	}
+	return writeJSON(w, http.StatusOK, encodeSandbox(sandbox))
+}
+
+func (a *API) deleteSandbox(w http.ResponseWriter, r *request) error {
+	ref, err := r.sandbox()
+	if err != nil {
+		return err
+	}
+	if err := a.control.DeleteSandbox(r.Context(), r.principal, ref); err != nil {
+		return err //nolint:wrapcheck // See createSandbox.
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (a *API) getSandboxMetrics(w http.ResponseWriter, r *request) error {
+	ref, err := r.sandbox()
+	if err != nil {
+		return err
+	}
+	m, err := a.control.Metrics(r.Context(), r.principal, ref)
+	if err != nil {
+		return err //nolint:wrapcheck // See createSandbox.
+	}
+	out := api.SandboxMetrics{
+		At: m.At, CPUSeconds: m.CPUSeconds, MemoryBytes: m.MemoryBytes, MemoryLimitBytes: m.MemoryLimitBytes,
+		Processes: m.Processes,
+	}
+	if m.DiskBytes >= 0 {
+		out.DiskBytes = &m.DiskBytes
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func encodeSandbox(s core.Sandbox) api.Sandbox {
+	return api.Sandbox{
+		ID: string(s.ID), Name: s.Name, Template: s.TemplateName, TemplateID: string(s.Template),
+		State: api.SandboxState(s.State), Operation: string(s.Operation), OperationSince: s.OperationSince,
+		Incarnation: s.Incarnation, Persistent: s.Persistent,
+		VCPUs: s.Resources.VCPUs, MemoryBytes: s.Resources.MemoryBytes, DiskBytes: s.Resources.DiskBytes,
+		Env: s.Env, Labels: s.Labels,
+		CreatedAt: s.CreatedAt, StartedAt: s.StartedAt, ExpiresAt: s.ExpiresAt, DeletedAt: s.DeletedAt, Failure: s.Failure,
+	}
+}
+
+// convert encodes a list. The result is never nil, so that JSON has [] rather than null.
+func convert[In, Out any](list []In, encode func(In) Out) []Out {
+	out := make([]Out, 0, len(list))
+	for _, item := range list {
+		out = append(out, encode(item))
+	}
+	return out
+}

@@ -1,0 +1,187 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"time"
+
+	"shoal/internal/core"
+)
+
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+)
+
+// Serve answers requests on ln until ctx ends, then ends the streams, gives other calls grace to finish, and returns nil.
+// Processes that clients were following go on.
+func (a *API) Serve(ctx context.Context, ln net.Listener, grace time.Duration) error {
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	// There is no ReadTimeout or WriteTimeout, which would cut long streams: bodies and writes have rolling deadlines.
+	server := &http.Server{
+		Handler: a.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return base },
+		ErrorLog:    slog.NewLogLogger(a.options.Logger.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(ln) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	a.Close()
+	wait, stop := context.WithTimeout(base, grace)
+	defer stop()
+	if err := server.Shutdown(wait); err != nil {
+		// What still waits, such as a reply to a long exec, is told that the server goes.
+		cancel()
+		last, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer stop()
+		if server.Shutdown(last) != nil {
+			_ = server.Close() // Its error is that of closing a connection that is given up.
+		}
+	}
+	<-failed
+	return nil
+}
+
+// serve is the outermost handler: it begins the request, catches panics and writes the one line about it.
+func (a *API) serve(w http.ResponseWriter, hr *http.Request) {
+	r := newRequest(hr)
+	reply := &reply{ResponseWriter: w}
+	secure(reply.Header(), r.id)
+	a.metrics.inFlight.Inc()
+	defer func() {
+		a.metrics.inFlight.Dec()
+		p := recover()
+		if p != nil && p != http.ErrAbortHandler { //nolint:errorlint // net/http compares it so too.
+			r.err, r.code = fmt.Errorf("panic: %v\n%s", p, debug.Stack()), core.CodeInternal
+			p = http.ErrAbortHandler
+			if reply.status == 0 {
+				a.fail(reply, r, r.err)
+				p = nil
+			}
+		}
+		a.report(r, reply)
+		if p != nil {
+			panic(p)
+		}
+	}()
+	if err := a.checkHost(hr); err != nil {
+		a.fail(reply, r, err)
+		return
+	}
+	if !clean(hr.URL.EscapedPath()) {
+		// The mux would redirect, which turns a mistake into a second request.
+		a.unknown(reply, r.Request)
+		return
+	}
+	a.mux.ServeHTTP(reply, r.Request)
+}
+
+// clean reports whether a path is as the mux would spell it.
+func clean(p string) bool {
+	c := path.Clean(p)
+	return p == c || p == c+"/"
+}
+
+// secure sets the headers that every reply has. The API serves no page, so a browser is allowed nothing.
+func secure(h http.Header, id string) {
+	h.Set("X-Request-Id", id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+}
+
+// report writes the wide line about a request and counts it.
+func (a *API) report(r *request, w *reply) {
+	took := time.Since(r.began)
+	name := r.op.ID
+	if name == "" {
+		name = "none"
+	}
+	a.metrics.observe(name, w.status, took)
+	level := slog.LevelInfo
+	attrs := []slog.Attr{
+		slog.String("request_id", r.id), slog.String("operation", name), slog.String("method", r.Method),
+		slog.Int("status", w.status), slog.Float64("dur_ms", float64(took.Microseconds())/1000),
+		slog.Int64("bytes_out", w.bytes), slog.String("remote", r.RemoteAddr), slog.String("user_agent", r.UserAgent()),
+	}
+	add := func(key, value string) {
+		if value != "" {
+			attrs = append(attrs, slog.String(key, value))
+		}
+	}
+	add("tenant_id", string(r.principal.Tenant))
+	add("actor_id", r.principal.Actor.ID)
+	add("sandbox", r.PathValue("id"))
+	add("exec_id", r.PathValue("exec"))
+	add("code", string(r.code))
+	if r.err != nil {
+		add("err", r.err.Error())
+	}
+	switch {
+	case r.code == core.CodeInternal || r.code == core.CodeDataLoss:
+		level = slog.LevelError
+	case r.op.Open:
+		level = slog.LevelDebug
+	}
+	a.options.Logger.LogAttrs(r.Context(), level, "request", attrs...)
+}
+
+// reply is a ResponseWriter that remembers what was sent.
+type reply struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+// WriteHeader sends the status.
+func (w *reply) WriteHeader(status int) {
+	if w.status == 0 || w.status < http.StatusOK {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write sends part of the body.
+func (w *reply) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(p)
+	w.bytes += int64(n)
+	return n, err //nolint:wrapcheck // A writer that stands for another passes its errors on.
+}
+
+// Unwrap lets http.ResponseController and the WebSocket library reach the connection.
+func (w *reply) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// sent reports whether a status has been sent.
+func sent(w http.ResponseWriter) bool {
+	r, ok := w.(*reply)
+	return ok && r.status != 0
+}
+
+// extend gives the client until d from now for the next read or write; d of zero takes the deadline away.
+func extend(set func(time.Time) error, d time.Duration) error {
+	var at time.Time
+	if d != 0 {
+		at = time.Now().Add(d)
+	}
+	if err := set(at); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("set deadline: %w", err)
+	}
+	return nil
+}
