@@ -160,15 +160,22 @@ func TestLinkLayerTricks(t *testing.T) {
 	}
 	vlan := append([]byte{0, 7, 8, 0}, ipPacket(network.GuestAddr, network.GatewayAddr, unix.IPPROTO_UDP, 1, 0, udp(1, 53, "x"))...)
 	w.send(t, frame(unix.ETH_P_8021Q, vlan))
-	solicit := append([]byte{0x60, 0, 0, 0, 0, 8, unix.IPPROTO_ICMPV6, 255}, make([]byte, 15)...)
-	solicit = append(append(solicit, 1), netip.MustParseAddr("ff02::1").AsSlice()...)
-	w.send(t, broadcast(unix.ETH_P_IPV6, append(solicit, 128, 0, 0, 0, 0, 0, 0, 0)))
+	w.send(t, broadcast(unix.ETH_P_IPV6, echo6(netip.MustParseAddr("fe80::bad"), netip.MustParseAddr("ff02::1"))))
 	if got := w.heard(t, anyFrame); len(got) != 0 {
 		t.Errorf("%d answers to tricks of the link layer, first %x", len(got), got[0])
 	}
 	if after := neighbours(t, d); after != before {
 		t.Errorf("the router's neighbours changed from\n%s to\n%s", before, after)
 	}
+}
+
+// echo6 builds an ICMPv6 echo request.
+func echo6(from, to netip.Addr) []byte {
+	ends := append(from.AsSlice(), to.AsSlice()...)
+	echo := []byte{128, 0, 0, 0, 0, 1, 0, 1}
+	sum := checksum(append(append(append([]byte{}, ends...), 0, 0, 0, 8, 0, 0, 0, unix.IPPROTO_ICMPV6), echo...))
+	echo[2], echo[3] = byte(sum>>8), byte(sum)
+	return append(append([]byte{0x60, 0, 0, 0, 0, 8, unix.IPPROTO_ICMPV6, 255}, ends...), echo...)
 }
 
 // neighbours renders the router's neighbour entries.
