@@ -71,7 +71,7 @@ var mayImport = map[group][]group{
 	groupService:  {groupCore, groupLeaf, groupContract, groupPolicy},
 	groupEdge:     {groupCore, groupLeaf, groupContract, groupService, groupAPI},
 	groupGuest:    {groupCore, groupLeaf},
-	groupCLI:      {groupSDK, groupLeaf},
+	groupCLI:      {groupSDK, groupAPI, groupLeaf},
 	groupAPI:      {},
 	groupSDK:      {groupAPI},
 }

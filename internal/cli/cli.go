@@ -1,0 +1,170 @@
+// Package cli is the command line: sandboxes, processes and files as a person or a script drives them.
+//
+// It is a customer of the API like any other and must not know anything of the server but sdk/go. What a command prints
+// on stdout is its result, in a table for people or as the API's objects with -o json; everything else goes to stderr.
+// Exit codes are part of the interface: see exit.go. Start reading at command.go, then run.go.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Options is what the command line is built from.
+type Options struct {
+	// Version and Commit say which program this is.
+	Version, Commit string
+	Stdin           io.Reader
+	Stdout, Stderr  io.Writer
+	// Getenv reads the environment; nil means the process's own.
+	Getenv func(string) string
+	// Extra are commands that only the program itself can have, such as serve and doctor.
+	Extra []*cobra.Command
+}
+
+// app is what the commands of one invocation share.
+type app struct {
+	version, commit string
+	in              io.Reader
+	out, err        io.Writer
+	getenv          func(string) string
+
+	// The flags that every command has.
+	output  string
+	url     string
+	dataDir string
+}
+
+// New returns the command shoal with all its commands. Errors come back from Execute as they are: Main prints them and
+// turns them into exit codes.
+func New(opts Options) *cobra.Command {
+	a := &app{
+		version: opts.Version, commit: opts.Commit,
+		in: opts.Stdin, out: opts.Stdout, err: opts.Stderr, getenv: opts.Getenv,
+	}
+	if a.in == nil {
+		a.in = os.Stdin
+	}
+	if a.out == nil {
+		a.out = os.Stdout
+	}
+	if a.err == nil {
+		a.err = os.Stderr
+	}
+	if a.getenv == nil {
+		a.getenv = os.Getenv
+	}
+	return a.root(opts.Extra)
+}
+
+// root assembles the command tree.
+func (a *app) root(extra []*cobra.Command) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "shoal",
+		Short: "Sandboxes for AI agents",
+		Long: `Shoal gives every AI agent a computer of its own: sandboxes in which code that nobody has read may run.
+
+'shoal serve' starts a server on this machine; the other commands talk to it. They find it in this order:
+  1. --url and --data-dir
+  2. SHOAL_URL and SHOAL_API_KEY
+  3. the file cli.json in the configuration directory (~/.config/shoal): {"url": "…", "api_key": "…"}
+  4. the local data directory (/var/lib/shoal), whose admin.key only root can read`,
+		Example: `  shoal run -- python3 -c 'print(6*7)'
+  shoal create --name lab --ttl 2h
+  shoal exec lab -- uname -a
+  shoal rm lab`,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		DisableAutoGenTag: true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage(c, "%v", err)
+	})
+	p := root.PersistentFlags()
+	p.StringVarP(&a.output, "output", "o", outputTable, "how results are printed: table or json")
+	p.StringVar(&a.url, "url", "", "the server's address (default: SHOAL_URL, cli.json, then the data directory's)")
+	p.StringVar(&a.dataDir, "data-dir", "", "the data directory of a server on this machine, for its address and admin key (default "+defaultDataDir+")")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON}, cobra.ShellCompDirectiveNoFileComp))
+	_ = root.MarkPersistentFlagDirname("data-dir")
+
+	for _, g := range []cobra.Group{
+		{ID: groupSandbox, Title: "Sandboxes:"}, {ID: groupInside, Title: "Inside a sandbox:"}, {ID: groupServer, Title: "Server:"},
+	} {
+		root.AddGroup(&g)
+	}
+	root.AddCommand(
+		a.runCommand(), a.createCommand(), a.lsCommand(), a.getCommand(), a.rmCommand(),
+		a.execCommand(), a.shellCommand(), a.cpCommand(), a.logsCommand(), a.killCommand(),
+		a.templateCommand(), a.eventsCommand(), a.versionCommand(), a.completionCommand(), a.tourCommand(),
+	)
+	for _, c := range extra {
+		if c.GroupID == "" {
+			c.GroupID = groupServer
+		}
+		root.AddCommand(c)
+	}
+	root.SetHelpCommandGroupID(groupServer)
+	checkArguments(root)
+	return root
+}
+
+// The groups of commands in the help.
+const (
+	groupSandbox = "sandbox"
+	groupInside  = "inside"
+	groupServer  = "server"
+)
+
+// checkArguments makes every command answer wrong arguments as a usage error, and refuse an output format that it doesn't
+// know.
+func checkArguments(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usage(c, "%v", err)
+			}
+			return nil
+		}
+	}
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if f := c.Flags().Lookup("output"); f != nil && f.Value.String() != outputTable && f.Value.String() != outputJSON {
+				return usage(c, "-o takes table or json, not %q", f.Value.String())
+			}
+			return run(c, args)
+		}
+	}
+	for _, sub := range c.Commands() {
+		checkArguments(sub)
+	}
+}
+
+// Main runs the command line with args and returns the exit code. The end of ctx interrupts a command. It prints the error, if any, in one plain line.
+func Main(ctx context.Context, args []string, opts Options) int {
+	root := New(opts)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	var exit *exitError
+	if errors.As(err, &exit) && exit.err == nil {
+		return exit.code
+	}
+	text := strings.TrimRight(explain(err), "\n")
+	if strings.HasPrefix(text, "unknown command") {
+		text += "\nTry 'shoal --help'."
+	}
+	fmt.Fprintf(root.ErrOrStderr(), "shoal: %s\n", text)
+	return exitCode(err)
+}

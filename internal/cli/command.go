@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"shoal/api"
+	shoal "shoal/sdk/go"
+)
+
+// processFlags say how a process is started: the flags that run and exec share.
+type processFlags struct {
+	env     []string
+	user    string
+	workdir string
+	timeout lifetime
+	stdin   bool
+	tty     bool
+	detach  bool
+}
+
+// add declares the flags that both commands have.
+func (p *processFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	f.StringArrayVarP(&p.env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to pass on our own; may be repeated")
+	f.StringVarP(&p.user, "user", "u", "", "who runs it: name or number, optionally :group (default: the template's user)")
+	f.StringVarP(&p.workdir, "workdir", "w", "", "absolute working directory (default: the template's)")
+	f.Var(&p.timeout, "timeout", "kill it and everything it started after so long, exit with 124")
+	f.BoolVarP(&p.stdin, "interactive", "i", false, "pass our input on")
+	f.BoolVarP(&p.tty, "tty", "t", false, "give it a terminal: ours")
+}
+
+// request makes the API's request.
+func (a *app) request(p *processFlags, cmd []string) (shoal.ExecRequest, error) {
+	env, err := pairs(p.env, "-e", a.getenv)
+	if err != nil {
+		return shoal.ExecRequest{}, err
+	}
+	req := shoal.ExecRequest{
+		Cmd: cmd, Env: env, User: p.user, Cwd: p.workdir, Tty: p.tty,
+		StdinOpen: p.stdin && !p.detach || p.tty && !p.detach,
+	}
+	if p.timeout > 0 {
+		seconds := time.Duration(p.timeout).Seconds()
+		req.TimeoutSeconds = &seconds
+	}
+	if p.tty {
+		a.terminalRequest(&req)
+	}
+	return req, nil
+}
+
+// terminalRequest tells the process what terminal it has.
+func (a *app) terminalRequest(req *shoal.ExecRequest) {
+	if rows, cols, ok := terminalSize(a.out); ok {
+		req.Rows, req.Cols = &rows, &cols
+	}
+	if _, given := req.Env["TERM"]; !given {
+		if name := a.getenv("TERM"); name != "" {
+			if req.Env == nil {
+				req.Env = map[string]string{}
+			}
+			req.Env["TERM"] = name
+		}
+	}
+}
+
+// process runs a process in a sandbox with our input, output and signals, and returns its exit code as an error.
+func (a *app) process(ctx context.Context, c *shoal.Client, sandbox string, p *processFlags, req shoal.ExecRequest) error {
+	execs := c.Execs(sandbox)
+	if p.detach {
+		e, err := execs.Start(ctx, req)
+		if err != nil {
+			return startError(err)
+		}
+		if a.json() {
+			return a.printJSON(e)
+		}
+		fmt.Fprintln(a.out, e.ID)
+		return nil
+	}
+	if a.json() {
+		return a.collected(ctx, execs, p, req)
+	}
+	f := &follower{execs: execs, out: a.out, err: a.err, tty: req.Tty}
+	if req.StdinOpen {
+		f.in = a.in
+	}
+	if req.Tty {
+		restore, err := raw(a.in)
+		if err != nil {
+			return err
+		}
+		defer restore()
+	}
+	// Until it runs, an interrupt is for us; from then on for the process, and the stream must live on to see what it does.
+	long, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	release := context.AfterFunc(ctx, cancel)
+	stream, err := execs.Stream(long, req)
+	release()
+	if err != nil {
+		return startError(err)
+	}
+	e, err := f.run(long, stream)
+	if err != nil {
+		return err
+	}
+	return outcomeError(e)
+}
+
+// maxCollectedInput bounds the input of a process whose result is printed as one object: it travels in the request.
+const maxCollectedInput = 512 << 10
+
+// collected runs a process and prints its result as the API's object.
+func (a *app) collected(ctx context.Context, execs shoal.Execs, p *processFlags, req shoal.ExecRequest) error {
+	if p.tty {
+		return errors.New("-t and -o json don't go together: a terminal's output is not a result")
+	}
+	if p.stdin {
+		data, err := io.ReadAll(io.LimitReader(a.in, maxCollectedInput+1))
+		if err != nil {
+			return fmt.Errorf("read input: %w", err)
+		}
+		if len(data) > maxCollectedInput {
+			return fmt.Errorf("with -o json the input may have at most %s: leave -o json out, or copy the input in as a file",
+				bytesText(maxCollectedInput))
+		}
+		req.StdinOpen = false
+		text, rawText := api.Text(data)
+		if rawText != nil {
+			req.StdinRaw = rawText
+		} else {
+			req.Stdin = text
+		}
+	}
+	r, err := execs.Run(ctx, req)
+	if err != nil {
+		return startError(err)
+	}
+	if err := a.printJSON(r); err != nil {
+		return err
+	}
+	return outcomeError(shoal.Exec{Outcome: r.Outcome, ExitCode: r.ExitCode, Signal: r.Signal})
+}

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	shoal "shoal/sdk/go"
+)
+
+func (a *app) completionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "completion bash|zsh|fish",
+		Short:   "Print a script that completes commands in your shell",
+		GroupID: groupServer,
+		Long: `Print a script that lets your shell complete commands, flags, and the names of sandboxes, execs and templates, which it
+asks the server for.`,
+		Example: `  source <(shoal completion bash)
+  shoal completion zsh >"${fpath[1]}/_shoal"
+  shoal completion fish >~/.config/fish/completions/shoal.fish`,
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: []string{"bash", "zsh", "fish"},
+		RunE: func(c *cobra.Command, args []string) error {
+			switch args[0] {
+			case "bash":
+				return c.Root().GenBashCompletionV2(a.out, true)
+			case "zsh":
+				return c.Root().GenZshCompletion(a.out)
+			}
+			return c.Root().GenFishCompletion(a.out, true)
+		},
+	}
+}
+
+const (
+	// completionTime bounds how long a shell is kept waiting for names.
+	completionTime = 2 * time.Second
+	// completionMost bounds how many names are offered.
+	completionMost = 200
+)
+
+// askServer makes a client and a context for a completion, and says nothing if that fails: the shell has no place for it.
+func (a *app) askServer(c *cobra.Command, ask func(context.Context, *shoal.Client) error) error {
+	client, err := a.client()
+	if err != nil {
+		return err
+	}
+	client.MaxRetries = -1
+	base := c.Context()
+	if base == nil {
+		base = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(base, completionTime)
+	defer cancel()
+	return ask(ctx, client)
+}
+
+// sandboxNames returns a name, or else the id, of each sandbox.
+func (a *app) sandboxNames(c *cobra.Command) (names []string, err error) {
+	err = a.askServer(c, func(ctx context.Context, client *shoal.Client) error {
+		for sb, err := range client.Sandboxes().List(ctx, shoal.ListSandboxesOptions{}) {
+			if err != nil || len(names) == completionMost {
+				return err
+			}
+			if sb.Name != "" {
+				names = append(names, sb.Name)
+			} else {
+				names = append(names, sb.ID)
+			}
+		}
+		return nil
+	})
+	return names, err
+}
+
+type completer = func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
+
+// completeSandboxes completes up to most sandboxes; -1 means any number.
+func (a *app) completeSandboxes(most int) completer {
+	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if most >= 0 && len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names, err := a.sandboxNames(c)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeExecs completes a sandbox and then its execs.
+func (a *app) completeExecs() completer {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return a.completeSandboxes(1)(c, args, typed)
+		}
+		var ids []string
+		err := a.askServer(c, func(ctx context.Context, client *shoal.Client) error {
+			for e, err := range client.Execs(args[0]).List(ctx) {
+				if err != nil || len(ids) == completionMost {
+					return err
+				}
+				ids = append(ids, e.ID)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeTemplates completes one template.
+func (a *app) completeTemplates(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if c.Name() == "get" && len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	seen := map[string]bool{}
+	var names []string
+	err := a.askServer(c, func(ctx context.Context, client *shoal.Client) error {
+		for t, err := range client.Templates().List(ctx) {
+			if err != nil {
+				return err
+			}
+			if !seen[t.Name] {
+				seen[t.Name] = true
+				names = append(names, t.Name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

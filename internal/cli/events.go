@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	shoal "shoal/sdk/go"
+)
+
+func (a *app) eventsCommand() *cobra.Command {
+	var (
+		follow bool
+		after  int64
+	)
+	c := &cobra.Command{
+		Use:     "events [SANDBOX]",
+		Short:   "Show what happened",
+		GroupID: groupServer,
+		Long: `Show what happened to your sandboxes, or to one of them, oldest first, as far as it is kept. -f goes on as things happen.
+With -o json each line is one event.`,
+		Example: `  shoal events
+  shoal events -f lab
+  shoal events --after 41 -o json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeSandboxes(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			o := shoal.EventsOptions{After: after}
+			if len(args) > 0 {
+				o.Sandbox = args[0]
+			}
+			if follow {
+				return a.followEvents(c.Context(), client, o)
+			}
+			return a.listEvents(c.Context(), client, o)
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on as things happen")
+	c.Flags().Int64Var(&after, "after", 0, "only events after this number")
+	return c
+}
+
+// eventPage is how many events are fetched at a time.
+const eventPage = 1000
+
+func (a *app) listEvents(ctx context.Context, c *shoal.Client, o shoal.EventsOptions) error {
+	o.Limit = eventPage
+	for {
+		l, err := c.Events().List(ctx, o)
+		if err != nil {
+			return err
+		}
+		if o.After > 0 && l.Oldest > o.After+1 {
+			fmt.Fprintf(a.err, "shoal: %v\n", &shoal.GapError{Oldest: l.Oldest})
+		}
+		for _, e := range l.Events {
+			if err := a.printEvent(e); err != nil {
+				return err
+			}
+		}
+		if len(l.Events) == 0 {
+			return nil
+		}
+		o.After = l.NextAfter
+	}
+}
+
+func (a *app) followEvents(ctx context.Context, c *shoal.Client, o shoal.EventsOptions) error {
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	for e, err := range c.Events().Follow(ctx, o) {
+		var gap *shoal.GapError
+		switch {
+		case errors.As(err, &gap):
+			fmt.Fprintf(a.err, "shoal: %v\n", gap)
+			continue
+		case ctx.Err() != nil:
+			return nil // Being interrupted is how this ends.
+		case err != nil:
+			return err
+		}
+		if err := a.printEvent(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printEvent prints one line. Columns have fixed widths, because the next event isn't known yet.
+func (a *app) printEvent(e shoal.Event) error {
+	if a.json() {
+		return a.printLine(e)
+	}
+	_, err := fmt.Fprintf(a.out, "%-8s %s  %-18s %-22s %s\n", strconv.FormatInt(e.Seq, 10),
+		e.At.Local().Format("2006-01-02 15:04:05.000"), printable(e.Type), printable(orDash(e.SandboxID)),
+		printable(joinPairs(e.Data)))
+	return err
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"shoal/api"
+	shoal "shoal/sdk/go"
+)
+
+// The exit codes of run and exec, beside the process's own. Other commands answer 0 or exitOurs.
+const (
+	// exitTimeout: the process's deadline passed.
+	exitTimeout = 124
+	// exitOurs: the process's end isn't known, or the command itself failed.
+	exitOurs = 125
+	// exitNotExecutable and exitNotFound: the program could not be started, as sh says it.
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	// exitSignal and the signal's number: a signal ended the process.
+	exitSignal = 128
+)
+
+// exitError ends the program with a code. Without err nothing is printed.
+type exitError struct {
+	code int
+	err  error
+}
+
+// Error returns the cause's text.
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+// ExitCode returns the code.
+func (e *exitError) ExitCode() int { return e.code }
+
+// Unwrap returns the cause.
+func (e *exitError) Unwrap() error { return e.err }
+
+// exitCode returns the exit code for an error: its own, if it has one.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	var own interface {
+		error
+		ExitCode() int
+	}
+	if errors.As(err, &own) {
+		return own.ExitCode()
+	}
+	return exitOurs
+}
+
+// usage is an error about how the command was typed.
+func usage(c *cobra.Command, format string, args ...any) error {
+	return &exitError{exitOurs, fmt.Errorf("%s\nTry '%s --help'.", fmt.Sprintf(format, args...), c.CommandPath())}
+}
+
+// outcomeError turns the end of a process into the program's exit code, nil for a process that returned 0. What is not the
+// process's own result is said in words.
+func outcomeError(e shoal.Exec) error {
+	switch e.Outcome {
+	case api.OutcomeExited:
+		if e.ExitCode == nil {
+			return &exitError{exitOurs, errors.New("the server says that the process ended and doesn't say how")}
+		}
+		if *e.ExitCode == 0 {
+			return nil
+		}
+		return &exitError{code: *e.ExitCode}
+	case api.OutcomeSignaled:
+		n := unix.SignalNum(signalName(e.Signal))
+		if n == 0 {
+			return &exitError{exitOurs, fmt.Errorf("the process was ended by %s", e.Signal)}
+		}
+		return &exitError{code: exitSignal + int(n)}
+	case api.OutcomeTimeout:
+		return &exitError{exitTimeout, errors.New("the process ran into its timeout and was killed")}
+	case api.OutcomeCanceled:
+		return &exitError{exitOurs, errors.New("the process was canceled")}
+	case api.OutcomeLost:
+		return &exitError{exitOurs, errors.New("the sandbox went away before the process's end could be learned")}
+	}
+	return &exitError{exitOurs, fmt.Errorf("the server reports an outcome that this program doesn't know: %q", string(e.Outcome))}
+}
+
+// signalName completes a signal's name: "term" and "SIGTERM" are the same.
+func signalName(s string) string {
+	s = strings.ToUpper(s)
+	if !strings.HasPrefix(s, "SIG") {
+		s = "SIG" + s
+	}
+	return s
+}
+
+// startError turns a refusal to start a process into what sh would answer.
+func startError(err error) error {
+	var e *shoal.Error
+	if !errors.As(err, &e) || e.Field != "cmd" {
+		return err
+	}
+	switch e.Code {
+	case shoal.CodeInvalid, shoal.CodeNotFound:
+		return &exitError{exitNotFound, err}
+	case shoal.CodeDenied:
+		return &exitError{exitNotExecutable, err}
+	}
+	return err
+}
+
+// explain says an error in words for a person, with what to do.
+func explain(err error) string {
+	var e *shoal.Error
+	if !errors.As(err, &e) {
+		if errors.Is(err, context.Canceled) {
+			return "interrupted"
+		}
+		if text := unreachable(err); text != "" {
+			return text
+		}
+		return err.Error()
+	}
+	if text := unreachable(err); text != "" {
+		return text
+	}
+	text := e.Message
+	if e.Field != "" && !strings.Contains(text, e.Field) {
+		text = e.Field + ": " + text
+	}
+	switch e.Code {
+	case shoal.CodeUnauthenticated:
+		text += ": set SHOAL_API_KEY, or run this as a user who can read the server's admin.key (root)"
+	case shoal.CodeExhausted, shoal.CodeQuota:
+		if e.RetryAfter > 0 {
+			text += fmt.Sprintf(" (try again in %s)", e.RetryAfter)
+		}
+	case shoal.CodeInternal, shoal.CodeDataLoss:
+		if e.RequestID != "" {
+			text += fmt.Sprintf(" (the server's log has the cause under request %s)", e.RequestID)
+		}
+	}
+	return text
+}

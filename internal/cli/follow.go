@@ -1,0 +1,236 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"shoal/api"
+	shoal "shoal/sdk/go"
+)
+
+// patience is how long a broken stream is taken up again: long enough for a server to be restarted.
+const patience = 60 * time.Second
+
+// follower carries one process's input, output and signals between a stream and the terminal or pipes of this program.
+//
+// run is its owner: the goroutines that it starts have ended when it returns.
+type follower struct {
+	execs    shoal.Execs
+	out, err io.Writer
+	// in is the process's input; nil if it has none.
+	in io.Reader
+	// tty says that the process has a terminal, which is this program's own.
+	tty bool
+
+	mu     sync.Mutex // guards stream, which is replaced when the connection breaks
+	stream shoal.ExecStream
+
+	id     string
+	offset int64 // the end of what was printed
+	// owns says that the process is ours, so that it is told when nobody reads its output any more.
+	owns bool
+	// until ends the following once so much was printed; nil means the process's end.
+	until *int64
+}
+
+// watch only prints the output of a process that runs anyway.
+func (f *follower) watch(ctx context.Context, stream shoal.ExecStream) (shoal.Exec, error) {
+	f.stream = stream
+	defer func() { _ = f.current().Close() }()
+	return f.receive(ctx)
+}
+
+// run follows stream to the process's end and returns the exec.
+func (f *follower) run(ctx context.Context, stream shoal.ExecStream) (shoal.Exec, error) {
+	// A reader of our output that went away is the process's matter, not ours: see receive.
+	signal.Ignore(unix.SIGPIPE)
+	ctx, cancel := context.WithCancel(ctx)
+	f.stream, f.owns = stream, true
+	in, stop := io.NopCloser(nil), func() {}
+	if f.in != nil {
+		in, stop = interruptible(f.in)
+	}
+	var wg sync.WaitGroup
+	defer func() {
+		cancel()
+		stop()
+		_ = f.current().Close()
+		wg.Wait()
+		_ = in.Close()
+	}()
+	wg.Go(func() { f.passSignals(ctx, cancel) })
+	if f.in != nil {
+		wg.Go(func() { f.passInput(ctx, in) })
+	}
+	return f.receive(ctx)
+}
+
+func (f *follower) current() shoal.ExecStream {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stream
+}
+
+// receive prints output until the process's end. A connection that breaks is taken up again where it broke.
+func (f *follower) receive(ctx context.Context) (shoal.Exec, error) {
+	for f.until == nil || f.offset < *f.until {
+		m, err := f.current().Recv()
+		if err != nil {
+			if ctx.Err() != nil || f.id == "" || shoal.ErrorCode(err) != shoal.CodeUnavailable {
+				return shoal.Exec{}, err
+			}
+			if err := f.reattach(ctx, err); err != nil {
+				return shoal.Exec{}, err
+			}
+			continue
+		}
+		switch m.Type {
+		case api.ExecMessageTypeStarted:
+			f.id = m.Exec.ID
+		case api.ExecMessageTypeStdout:
+			err = f.print(f.out, m)
+		case api.ExecMessageTypeStderr:
+			err = f.print(f.err, m)
+		case api.ExecMessageTypeGap:
+			fmt.Fprintf(f.err, "shoal: %s of output are no longer kept\n", bytesText(m.Missing))
+			if m.Offset != nil {
+				f.offset = *m.Offset + m.Missing
+			}
+		case api.ExecMessageTypeEnded:
+			return m.Exec, nil
+		case api.ExecMessageTypeKeepalive, api.ExecMessageTypeError:
+		}
+		if err != nil {
+			if f.owns {
+				_ = f.current().Signal("SIGPIPE") // As the kernel would tell it; the output's end is what counts.
+			}
+			return shoal.Exec{}, &exitError{exitOurs, fmt.Errorf("write output: %w", err)}
+		}
+	}
+	return shoal.Exec{}, nil
+}
+
+// print writes the part of a message that has not been printed yet.
+func (f *follower) print(w io.Writer, m shoal.ExecMessage) error {
+	data := m.Bytes()
+	if m.Offset != nil {
+		if skip := f.offset - *m.Offset; skip > 0 {
+			data = data[min(skip, int64(len(data))):]
+		}
+		f.offset = max(f.offset, *m.Offset+int64(len(m.Bytes())))
+	}
+	_, err := w.Write(data)
+	return err
+}
+
+// reattach makes a new stream from where the old one broke, and tries for as long as a restart of the server may take.
+func (f *follower) reattach(ctx context.Context, cause error) error {
+	deadline := time.Now().Add(patience)
+	for wait := 100 * time.Millisecond; ; wait = min(wait*2, 2*time.Second) {
+		s, err := f.execs.Attach(ctx, f.id, f.offset)
+		if err == nil {
+			f.mu.Lock()
+			old := f.stream
+			f.stream = s
+			f.mu.Unlock()
+			return old.Close()
+		}
+		if shoal.ErrorCode(err) != shoal.CodeUnavailable || time.Now().After(deadline) {
+			return errors.Join(err, cause)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// passInput gives the process our input until it ends.
+func (f *follower) passInput(ctx context.Context, in io.Reader) {
+	buf := make([]byte, 64<<10)
+	for ctx.Err() == nil {
+		n, err := in.Read(buf)
+		if n > 0 {
+			// A process that no longer reads is not an error of ours: its end comes over the stream.
+			if _, werr := f.current().Write(buf[:n]); werr != nil && !f.stillThere(ctx, werr) {
+				return
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			_ = f.current().CloseStdin() // As above.
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// stillThere reports whether input may be tried again after an error.
+func (f *follower) stillThere(ctx context.Context, err error) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	code := shoal.ErrorCode(err)
+	if code != shoal.CodeUnavailable {
+		return false
+	}
+	fmt.Fprintf(f.err, "shoal: input was lost while the server didn't answer\r\n")
+	return true
+}
+
+// passSignals passes on what is meant for the process. The second interrupt kills its group, the third leaves it alone
+// and ends this program. A terminal's own Ctrl-C comes as input and not as a signal.
+func (f *follower) passSignals(ctx context.Context, cancel func()) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH)
+	defer signal.Stop(signals)
+	interrupts := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-signals:
+			number, ok := s.(syscall.Signal)
+			if !ok {
+				continue
+			}
+			if number == unix.SIGWINCH {
+				f.resize()
+				continue
+			}
+			if number == unix.SIGINT || number == unix.SIGTERM {
+				interrupts++
+			}
+			switch {
+			case interrupts < 2:
+				_ = f.current().Signal(unix.SignalName(number)) // It may have ended meanwhile.
+			case interrupts == 2:
+				fmt.Fprintln(f.err, "shoal: killing it; once more to leave")
+				_ = f.current().Signal("SIGKILL")
+			default:
+				cancel()
+			}
+		}
+	}
+}
+
+// resize tells the process's terminal the size of ours.
+func (f *follower) resize() {
+	if !f.tty {
+		return
+	}
+	if rows, cols, ok := terminalSize(f.out); ok {
+		_ = f.current().Resize(rows, cols) // It may have ended meanwhile.
+	}
+}

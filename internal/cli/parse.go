@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// byteSize is a flag such as 512M. Units are powers of 1024.
+type byteSize int64
+
+// String returns the value as it is typed.
+func (b *byteSize) String() string {
+	if *b == 0 {
+		return ""
+	}
+	return strings.NewReplacer(" ", "", "iB", "", "B", "").Replace(bytesText(int64(*b)))
+}
+
+// Type names the value in the help.
+func (b *byteSize) Type() string { return "size" }
+
+// Set reads a number with an optional unit K, M, G or T.
+func (b *byteSize) Set(s string) error {
+	number := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(s), "B"), "I")
+	shift := 0
+	if i := strings.IndexAny(number, "KMGT"); i >= 0 && i == len(number)-1 {
+		shift = 10 * (1 + strings.IndexByte("KMGT", number[i]))
+		number = number[:i]
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || v <= 0 || math.IsInf(v, 0) || v*float64(int64(1)<<shift) >= math.MaxInt64 {
+		return errors.New("a size is a number and a unit, such as 512M or 4G")
+	}
+	*b = byteSize(v * float64(int64(1)<<shift))
+	return nil
+}
+
+// lifetime is a flag such as 30m, 2h or 7d.
+type lifetime time.Duration
+
+// String returns the value as it is typed.
+func (l *lifetime) String() string {
+	if *l == 0 {
+		return ""
+	}
+	return time.Duration(*l).String()
+}
+
+// Type names the value in the help.
+func (l *lifetime) Type() string { return "duration" }
+
+// Set reads a duration; d stands for 24 hours.
+func (l *lifetime) Set(s string) error {
+	scale := time.Duration(1)
+	text := s
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		text, scale = days+"h", 24
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 || d > math.MaxInt64/scale {
+		return errors.New("a duration is a number and a unit, such as 90s, 30m, 2h or 7d")
+	}
+	*l = lifetime(d * scale)
+	return nil
+}
+
+// pairs reads flags of the form K=V. With env, a K alone takes its value from the caller's environment.
+func pairs(list []string, flag string, env func(string) string) (map[string]string, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	m := make(map[string]string, len(list))
+	for _, s := range list {
+		k, v, ok := strings.Cut(s, "=")
+		if !ok && env != nil {
+			v, ok = env(k), true
+		}
+		if !ok || k == "" {
+			return nil, fmt.Errorf("%s takes KEY=VALUE, not %q", flag, s)
+		}
+		m[k] = v
+	}
+	return m, nil
+}

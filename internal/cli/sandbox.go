@@ -1,0 +1,370 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"shoal/api"
+	shoal "shoal/sdk/go"
+)
+
+// sandboxFlags say what sandbox is made: the flags that run and create share.
+type sandboxFlags struct {
+	template     string
+	vcpus        float64
+	memory, disk byteSize
+}
+
+func (s *sandboxFlags) add(a *app, c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&s.template, "template", "", "what it starts from (default: the server's, minimal)")
+	f.Float64Var(&s.vcpus, "vcpus", 0, "limit of processor time in cores, such as 0.5 (default: the server's)")
+	f.Var(&s.memory, "memory", "limit of memory, such as 512M (default: the server's)")
+	f.Var(&s.disk, "disk", "limit of what it writes, such as 4G (default: the server's)")
+	_ = c.RegisterFlagCompletionFunc("template", a.completeTemplates)
+}
+
+func (s *sandboxFlags) request() (shoal.CreateSandboxRequest, error) {
+	req := shoal.CreateSandboxRequest{Template: s.template}
+	if s.vcpus < 0 {
+		return req, errors.New("--vcpus must be above 0")
+	}
+	if s.vcpus > 0 {
+		req.VCPUs = &s.vcpus
+	}
+	if s.memory > 0 {
+		n := int64(s.memory)
+		req.MemoryBytes = &n
+	}
+	if s.disk > 0 {
+		n := int64(s.disk)
+		req.DiskBytes = &n
+	}
+	return req, nil
+}
+
+func (a *app) createCommand() *cobra.Command {
+	var (
+		s           sandboxFlags
+		req         shoal.CreateSandboxRequest
+		env, labels []string
+		ttl         lifetime
+	)
+	c := &cobra.Command{
+		Use:     "create",
+		Short:   "Make a sandbox and print its id",
+		GroupID: groupSandbox,
+		Long: `Make a sandbox that goes on until it is deleted or its ttl passes (1 h unless --ttl or --persistent say otherwise).
+It is answered when processes can be started in it. If its template is still being built, this waits and shows how far
+that is.`,
+		Example: `  shoal create
+  shoal create --name lab --template base --ttl 8h --memory 2G --vcpus 2
+  shoal create --persistent --name notes -e LANG=C.UTF-8 --label team=data
+  id=$(shoal create) && shoal exec $id -- id`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			r, err := s.request()
+			if err == nil {
+				r.Env, err = pairs(env, "-e", a.getenv)
+			}
+			if err == nil {
+				r.Labels, err = pairs(labels, "--label", nil)
+			}
+			if err != nil {
+				return usage(c, "%v", err)
+			}
+			r.Name, r.Persistent = req.Name, req.Persistent
+			if ttl > 0 {
+				seconds := max(1, int64(time.Duration(ttl).Seconds()))
+				r.TTLSeconds = &seconds
+			}
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			sb, err := a.create(c.Context(), client, r)
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				return a.printJSON(sb)
+			}
+			fmt.Fprintln(a.out, sb.ID)
+			return nil
+		},
+	}
+	s.add(a, c)
+	f := c.Flags()
+	f.StringVar(&req.Name, "name", "", "a name of your own, to use instead of the id")
+	f.BoolVar(&req.Persistent, "persistent", false, "keep it until it is deleted")
+	f.Var(&ttl, "ttl", "delete it after so long, such as 30m, 2h or 7d")
+	f.StringArrayVarP(&env, "env", "e", nil, "environment variable of all its processes, KEY=VALUE, or KEY to pass on our own")
+	f.StringArrayVar(&labels, "label", nil, "label KEY=VALUE to find it by; may be repeated")
+	return c
+}
+
+// defaultTemplate is what a server starts sandboxes from unless it is told otherwise.
+const defaultTemplate = "minimal"
+
+// create makes a sandbox. While its template is being built it waits and shows how far that is.
+func (a *app) create(ctx context.Context, c *shoal.Client, req shoal.CreateSandboxRequest) (shoal.Sandbox, error) {
+	p := newProgress(a.err)
+	defer p.clear()
+	template := req.Template
+	if template == "" {
+		template = defaultTemplate
+	}
+	for {
+		sb, err := c.Sandboxes().Create(ctx, req)
+		var e *shoal.Error
+		if !errors.As(err, &e) || e.Code != shoal.CodeUnavailable || e.Field != "template" {
+			return sb, err
+		}
+		if err := a.awaitTemplate(ctx, c, template, p); err != nil {
+			return shoal.Sandbox{}, err
+		}
+	}
+}
+
+// awaitTemplate waits until a template is ready and shows how far it is.
+func (a *app) awaitTemplate(ctx context.Context, c *shoal.Client, name string, p *progress) error {
+	for {
+		t, err := c.Templates().Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		switch t.State {
+		case api.TemplateStateReady:
+			return nil
+		case api.TemplateStateFailed:
+			return fmt.Errorf("template %s could not be built: %s; the server tries again by itself, 'shoal template ls' shows how it goes", t.Name, t.Failure)
+		case api.TemplateStateBuilding:
+		}
+		p.show("template "+t.Name+" is being made:", strings.TrimSpace(fmt.Sprintf("%d %% %s", t.Percent, t.Progress)))
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (a *app) lsCommand() *cobra.Command {
+	var (
+		quiet, deleted bool
+		states, labels []string
+	)
+	c := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"},
+		Short:   "List sandboxes",
+		GroupID: groupSandbox,
+		Long:    `List sandboxes, newest first.`,
+		Example: `  shoal ls
+  shoal ls --label team=data --state running
+  shoal ls -q | xargs -r shoal rm
+  shoal ls -o json | jq '.[].id'`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			want, err := pairs(labels, "--label", nil)
+			if err != nil {
+				return usage(c, "%v", err)
+			}
+			o := shoal.ListSandboxesOptions{Labels: want, Deleted: deleted}
+			for _, s := range states {
+				o.States = append(o.States, shoal.SandboxState(s))
+			}
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			list := []shoal.Sandbox{}
+			for sb, err := range client.Sandboxes().List(c.Context(), o) {
+				if err != nil {
+					return err
+				}
+				list = append(list, sb)
+			}
+			switch {
+			case a.json():
+				return a.printJSON(list)
+			case quiet:
+				for _, sb := range list {
+					fmt.Fprintln(a.out, sb.ID)
+				}
+				return nil
+			}
+			return printSandboxes(a.out, time.Now(), list)
+		},
+	}
+	f := c.Flags()
+	f.BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	f.BoolVarP(&deleted, "all", "a", false, "also those that are deleted and not yet forgotten")
+	f.StringArrayVar(&states, "state", nil, "only those in this state; may be repeated")
+	f.StringArrayVar(&labels, "label", nil, "only those with this label, KEY=VALUE; may be repeated")
+	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(
+		[]string{"creating", "running", "frozen", "standby", "hibernated", "stopped", "failed", "deleted"},
+		cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func printSandboxes(out io.Writer, now time.Time, list []shoal.Sandbox) error {
+	t := newTable(out, "ID", "NAME", "TEMPLATE", "STATE", "AGE", "ENDS IN", "CORES", "MEMORY")
+	for _, sb := range list {
+		state := string(sb.State)
+		if sb.Operation != "" {
+			state += " (" + sb.Operation + ")"
+		}
+		ends := "never"
+		if !sb.ExpiresAt.IsZero() {
+			ends = age(now, sb.ExpiresAt)
+		}
+		t.row(sb.ID, sb.Name, sb.Template, state, age(now, sb.CreatedAt), ends,
+			strconv.FormatFloat(sb.VCPUs, 'g', -1, 64), bytesText(sb.MemoryBytes))
+	}
+	return t.flush()
+}
+
+// sandboxDetails is what get prints with -o json: the API's object, and what it uses if it runs.
+type sandboxDetails struct {
+	shoal.Sandbox
+	Metrics *shoal.SandboxMetrics `json:"metrics,omitempty"`
+}
+
+func (a *app) getCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "get SANDBOX",
+		Short:   "Show a sandbox and what it uses",
+		GroupID: groupSandbox,
+		Long: `Show all that is known of a sandbox and, if it runs, what it uses now. With -o json that is the API's object with its
+metrics beside it.`,
+		Example: `  shoal get lab
+  shoal get -o json lab | jq .metrics.memory_bytes`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeSandboxes(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			d := sandboxDetails{}
+			if d.Sandbox, err = client.Sandboxes().Get(c.Context(), args[0]); err != nil {
+				return err
+			}
+			if d.State == api.SandboxStateRunning {
+				m, err := client.Sandboxes().Metrics(c.Context(), d.ID)
+				if err == nil {
+					d.Metrics = &m
+				} else if code := shoal.ErrorCode(err); code != shoal.CodeConflict && code != shoal.CodeUnavailable {
+					return err
+				}
+			}
+			if a.json() {
+				return a.printJSON(d)
+			}
+			return printSandbox(a.out, d)
+		},
+	}
+}
+
+func printSandbox(out io.Writer, d sandboxDetails) error {
+	t := newTable(out)
+	line := func(key, value string) {
+		if value != "" {
+			t.row(key, value)
+		}
+	}
+	moment := func(m time.Time) string {
+		if m.IsZero() {
+			return ""
+		}
+		return m.Local().Format(time.DateTime)
+	}
+	line("id", d.ID)
+	line("name", d.Name)
+	line("state", string(d.State))
+	line("failure", d.Failure)
+	line("operation", d.Operation)
+	line("template", d.Template+" ("+d.TemplateID+")")
+	line("created", moment(d.CreatedAt))
+	line("started", moment(d.StartedAt))
+	line("ends", moment(d.ExpiresAt))
+	line("persistent", strconv.FormatBool(d.Persistent))
+	line("cores", strconv.FormatFloat(d.VCPUs, 'g', -1, 64))
+	line("memory", bytesText(d.MemoryBytes))
+	if d.DiskBytes > 0 {
+		line("disk", bytesText(d.DiskBytes))
+	}
+	line("labels", joinPairs(d.Labels))
+	line("env", joinPairs(d.Env))
+	if m := d.Metrics; m != nil {
+		line("memory used", bytesText(m.MemoryBytes))
+		line("processor used", fmt.Sprintf("%.2f s", m.CPUSeconds))
+		if m.DiskBytes != nil {
+			line("disk used", bytesText(*m.DiskBytes))
+		}
+		line("processes", strconv.Itoa(m.Processes))
+	}
+	return t.flush()
+}
+
+func joinPairs(m map[string]string) string {
+	list := make([]string, 0, len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, k+"="+m[k])
+	}
+	return strings.Join(list, " ")
+}
+
+func (a *app) rmCommand() *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use: "rm SANDBOX…", Aliases: []string{"delete"},
+		Short:   "Delete sandboxes",
+		GroupID: groupSandbox,
+		Long:    `Delete sandboxes with all that is in them, whatever state they are in. There is no way back.`,
+		Example: `  shoal rm lab
+  shoal ls -q --label team=data | xargs -r shoal rm`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeSandboxes(-1),
+		RunE: func(c *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			return each(args, func(ref string) error {
+				err := client.Sandboxes().Delete(c.Context(), ref)
+				if force && shoal.ErrorCode(err) == shoal.CodeNotFound {
+					return nil
+				}
+				return err
+			})
+		},
+	}
+	c.Flags().BoolVarP(&force, "force", "f", false, "it is no error if one isn't there")
+	return c
+}
+
+// each does something to every item and reports all failures, by name if there are several items.
+func each(items []string, do func(string) error) error {
+	var failed []error
+	for _, item := range items {
+		err := do(item)
+		switch {
+		case err == nil:
+		case unreachable(err) != "" || len(items) == 1:
+			return err
+		default:
+			failed = append(failed, fmt.Errorf("%s: %s", item, explain(err)))
+		}
+	}
+	return errors.Join(failed...)
+}

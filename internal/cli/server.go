@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	shoal "shoal/sdk/go"
+)
+
+// defaultDataDir is where a server keeps its data unless it is told otherwise.
+const defaultDataDir = "/var/lib/shoal"
+
+// server is how a server is reached.
+type server struct {
+	url, key string
+	// keyFile is the file that would have the key and can't be read; empty if there is none.
+	keyFile string
+}
+
+// settings is the file cli.json.
+type settings struct {
+	URL    string `json:"url"`
+	APIKey string `json:"api_key"`
+}
+
+// client returns a client of the server that flags, environment, settings or the data directory name.
+func (a *app) client() (*shoal.Client, error) {
+	s, err := a.server()
+	if err != nil {
+		return nil, err
+	}
+	if s.key == "" && s.keyFile != "" {
+		return nil, fmt.Errorf("can't read %s: run this as root (sudo), or set SHOAL_API_KEY", s.keyFile)
+	}
+	transport, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return nil, errors.New("the standard library's transport has changed its type")
+	}
+	return &shoal.Client{
+		BaseURL: s.url, APIKey: s.key, UserAgent: "shoal-cli/" + a.version,
+		HTTPClient: &http.Client{Transport: transport.Clone()},
+	}, nil
+}
+
+// server finds address and key. A key never goes to a server that it was not kept for: a data directory's only to the
+// address in it, one of cli.json only to the address beside it.
+func (a *app) server() (server, error) {
+	if a.dataDir != "" {
+		s, err := fromDataDir(a.dataDir)
+		if err == nil && a.url != "" {
+			s.url = a.url
+		}
+		if err == nil && s.url == "" {
+			err = fmt.Errorf("no server has used %s yet: start one with 'shoal serve --data-dir %s'", a.dataDir, a.dataDir)
+		}
+		return s, err
+	}
+	saved, err := a.settings()
+	if err != nil {
+		return server{}, err
+	}
+	local, err := fromDataDir(defaultDataDir)
+	if err != nil {
+		return server{}, err
+	}
+	s := server{url: a.url, key: a.getenv("SHOAL_API_KEY")}
+	if s.url == "" {
+		s.url = a.getenv("SHOAL_URL")
+	}
+	if s.url == "" {
+		s.url = saved.URL
+	}
+	if s.url == "" {
+		s.url = local.url
+	}
+	if s.url == "" {
+		s.url = shoal.DefaultURL
+	}
+	switch {
+	case s.key != "":
+	case saved.URL != "" && sameOrigin(s.url, saved.URL):
+		s.key = saved.APIKey
+	case local.url == "" || sameOrigin(s.url, local.url):
+		s.key, s.keyFile = local.key, local.keyFile
+	}
+	if s.keyFile != "" && !isLoopback(s.url) {
+		s.keyFile = ""
+	}
+	return s, nil
+}
+
+// fromDataDir reads where the server of a data directory listens, and its admin key. What is not there stays empty.
+func fromDataDir(dir string) (server, error) {
+	var s server
+	read := func(name string) (string, error) {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+		return strings.TrimSpace(string(text)), err
+	}
+	var err error
+	if s.url, err = read("url"); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return s, err
+	}
+	if s.key, err = read("admin.key"); errors.Is(err, fs.ErrPermission) {
+		s.keyFile = filepath.Join(dir, "admin.key")
+	} else if err != nil {
+		return s, err
+	}
+	return s, nil
+}
+
+// settingsPath returns where cli.json is, empty if there is no home.
+func (a *app) settingsPath() string {
+	if dir := a.getenv("XDG_CONFIG_HOME"); dir != "" {
+		return filepath.Join(dir, "shoal", "cli.json")
+	}
+	if home := a.getenv("HOME"); home != "" {
+		return filepath.Join(home, ".config", "shoal", "cli.json")
+	}
+	return ""
+}
+
+// settings reads cli.json. A file that is not there is empty; an unknown field is refused.
+func (a *app) settings() (settings, error) {
+	var s settings
+	name := a.settingsPath()
+	if name == "" {
+		return s, nil
+	}
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&s); err != nil && !errors.Is(err, io.EOF) {
+		return s, fmt.Errorf(`%s: %w: it has {"url": "…", "api_key": "…"}`, name, err)
+	}
+	return s, nil
+}
+
+// sameOrigin reports whether two addresses name the same server.
+func sameOrigin(a, b string) bool {
+	ua, errA := url.Parse(a)
+	ub, errB := url.Parse(b)
+	return errA == nil && errB == nil && ua.Scheme == ub.Scheme && strings.EqualFold(ua.Host, ub.Host)
+}
+
+// isLoopback reports whether an address is on this machine.
+func isLoopback(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// unreachable says in words that no server answered, or returns "" if err is something else.
+func unreachable(err error) string {
+	var u *url.Error
+	if !errors.As(err, &u) {
+		return ""
+	}
+	origin := u.URL
+	if parsed, perr := url.Parse(u.URL); perr == nil {
+		origin = parsed.Scheme + "://" + parsed.Host
+	}
+	var op *net.OpError
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns):
+		return fmt.Sprintf("can't reach the server at %s: its name is not known", origin)
+	case errors.As(err, &op) && op.Op == "dial" && isLoopback(origin):
+		return fmt.Sprintf("can't reach the server at %s: start it with 'shoal serve'", origin)
+	case errors.As(err, &op) && op.Op == "dial":
+		return fmt.Sprintf("can't reach the server at %s: %v", origin, op.Err)
+	}
+	return fmt.Sprintf("the connection to the server at %s broke off: %v", origin, u.Err)
+}
