@@ -85,40 +85,49 @@ func withDefaults(o Options) Options {
 	return o
 }
 
+// The operations in groups, so that no type grows without bound.
+type (
+	sandboxAPI struct{ *API }
+	execAPI    struct{ *API }
+	fileAPI    struct{ *API }
+	serverAPI  struct{ *API }
+)
+
 // operations joins the document's operations to their code.
 func (a *API) operations() map[string]operation {
+	sandboxes, execs, files, server := sandboxAPI{a}, execAPI{a}, fileAPI{a}, serverAPI{a}
 	return map[string]operation{
-		"createSandbox":     a.createSandbox,
-		"listSandboxes":     a.listSandboxes,
-		"getSandbox":        a.getSandbox,
-		"updateSandbox":     a.updateSandbox,
-		"deleteSandbox":     a.deleteSandbox,
-		"getSandboxMetrics": a.getSandboxMetrics,
-		"createExec":        a.createExec,
-		"listExecs":         a.listExecs,
-		"getExec":           a.getExec,
-		"cancelExec":        a.cancelExec,
-		"attachExec":        a.attachExec,
-		"signalExec":        a.signalExec,
-		"resizeExec":        a.resizeExec,
-		"writeExecStdin":    a.writeExecStdin,
-		"readFile":          a.readFile,
-		"writeFile":         a.writeFile,
-		"removeFile":        a.removeFile,
-		"statFile":          a.statFile,
-		"listFiles":         a.listFiles,
-		"makeDirectory":     a.makeDirectory,
-		"moveFile":          a.moveFile,
-		"listSandboxEvents": a.listEvents,
-		"listEvents":        a.listEvents,
-		"listTemplates":     a.listTemplates,
-		"getTemplate":       a.getTemplate,
-		"getVersion":        a.getVersion,
-		"getHealth":         a.getHealth,
-		"getReadiness":      a.getReadiness,
-		"getServerMetrics":  a.getServerMetrics,
-		"getOpenAPI":        a.getOpenAPI,
-		"getErrorReference": a.getErrorReference,
+		"createSandbox":     sandboxes.createSandbox,
+		"listSandboxes":     sandboxes.listSandboxes,
+		"getSandbox":        sandboxes.getSandbox,
+		"updateSandbox":     sandboxes.updateSandbox,
+		"deleteSandbox":     sandboxes.deleteSandbox,
+		"getSandboxMetrics": sandboxes.getSandboxMetrics,
+		"createExec":        execs.createExec,
+		"listExecs":         execs.listExecs,
+		"getExec":           execs.getExec,
+		"cancelExec":        execs.cancelExec,
+		"attachExec":        execs.attachExec,
+		"signalExec":        execs.signalExec,
+		"resizeExec":        execs.resizeExec,
+		"writeExecStdin":    execs.writeExecStdin,
+		"readFile":          files.readFile,
+		"writeFile":         files.writeFile,
+		"removeFile":        files.removeFile,
+		"statFile":          files.statFile,
+		"listFiles":         files.listFiles,
+		"makeDirectory":     files.makeDirectory,
+		"moveFile":          files.moveFile,
+		"listSandboxEvents": sandboxes.listEvents,
+		"listEvents":        sandboxes.listEvents,
+		"listTemplates":     server.listTemplates,
+		"getTemplate":       server.getTemplate,
+		"getVersion":        server.getVersion,
+		"getHealth":         server.getHealth,
+		"getReadiness":      server.getReadiness,
+		"getServerMetrics":  server.getServerMetrics,
+		"getOpenAPI":        server.getOpenAPI,
+		"getErrorReference": server.getErrorReference,
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 
 // attachExec follows an exec over a WebSocket. It is over when the exec ends, the client goes or the server does; the
 // process goes on in each case.
-func (a *API) attachExec(w http.ResponseWriter, r *request) error {
+func (a execAPI) attachExec(w http.ResponseWriter, r *request) error {
 	ref, id, err := r.exec()
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (a *API) attachExec(w http.ResponseWriter, r *request) error {
 		return nil
 	}
 	s := &socket{
-		api: a, conn: conn, stream: stream, binary: r.query.Get("frames") == "binary", stall: a.options.Stall,
+		api: a.API, conn: conn, stream: stream, binary: r.query.Get("frames") == "binary", stall: a.options.Stall,
 	}
 	r.err = s.run(ctx)
 	return nil

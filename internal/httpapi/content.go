@@ -17,7 +17,7 @@ import (
 const probeSize = 64 << 10
 
 // readFile streams a file's content, or a range of it.
-func (a *API) readFile(w http.ResponseWriter, r *request) error {
+func (a fileAPI) readFile(w http.ResponseWriter, r *request) error {
 	path, err := r.filePath()
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func headFile(w http.ResponseWriter, r *request, guest core.Guest, path string) 
 
 // sendWhole streams a whole file. Its length is told only where it is certain: when the end is already in sight, or the
 // file is larger than what /proc and /sys claim of theirs.
-func (a *API) sendWhole(w http.ResponseWriter, info core.FileInfo, content io.Reader) error {
+func (a fileAPI) sendWhole(w http.ResponseWriter, info core.FileInfo, content io.Reader) error {
 	buffered := bufio.NewReaderSize(content, probeSize)
 	head, err := buffered.Peek(probeSize)
 	switch {
@@ -86,7 +86,7 @@ func (a *API) sendWhole(w http.ResponseWriter, info core.FileInfo, content io.Re
 }
 
 // sendRange answers with 206, or 416 if the range begins behind the end.
-func (a *API) sendRange(w http.ResponseWriter, want byteRange, info core.FileInfo, content io.Reader) error {
+func (a fileAPI) sendRange(w http.ResponseWriter, want byteRange, info core.FileInfo, content io.Reader) error {
 	if want.from >= info.Size {
 		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", info.Size))
 		return &statusError{http.StatusRequestedRangeNotSatisfiable, core.Invalid("Range", "the file has %d bytes", info.Size)}
@@ -102,7 +102,7 @@ func (a *API) sendRange(w http.ResponseWriter, want byteRange, info core.FileInf
 }
 
 // send copies content to the client. A length that isn't reached is an error, which cuts the connection.
-func (a *API) send(w http.ResponseWriter, content io.Reader, length int64) error {
+func (a fileAPI) send(w http.ResponseWriter, content io.Reader, length int64) error {
 	if !sent(w) {
 		w.WriteHeader(http.StatusOK)
 	}
@@ -180,7 +180,7 @@ func parseRange(r *http.Request) (byteRange, error) {
 }
 
 // writeFile writes a file from the request's body, however long that is.
-func (a *API) writeFile(w http.ResponseWriter, r *request) error {
+func (a fileAPI) writeFile(w http.ResponseWriter, r *request) error {
 	path, err := r.filePath()
 	if err != nil {
 		return err
@@ -204,9 +204,6 @@ func (a *API) writeFile(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err //nolint:wrapcheck // See readFile.
 	}
-	if err := body.extend(0); err != nil {
-		return err
-	}
 	return writeJSON(w, http.StatusOK, encodeFile(info))
 }
 
@@ -225,7 +222,13 @@ func (u *upload) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := u.body.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, io.EOF):
+		// A deadline left standing would end the request's context while the file is being put in place.
+		if err := u.extend(0); err != nil {
+			return n, err
+		}
+	case err != nil:
 		u.err = err
 	}
 	return n, err //nolint:wrapcheck // A reader that stands for another passes its errors on.

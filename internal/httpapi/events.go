@@ -13,7 +13,7 @@ import (
 const eventBatch = 500
 
 // listEvents serves the tenant's events and, where the path names a sandbox, that sandbox's.
-func (a *API) listEvents(w http.ResponseWriter, r *request) error {
+func (a sandboxAPI) listEvents(w http.ResponseWriter, r *request) error {
 	ref := ""
 	if r.op.ID == "listSandboxEvents" {
 		var err error
@@ -40,7 +40,7 @@ func (a *API) listEvents(w http.ResponseWriter, r *request) error {
 }
 
 // followEvents streams events until the client or the server goes.
-func (a *API) followEvents(w http.ResponseWriter, r *request, ref string, after int64) error {
+func (a sandboxAPI) followEvents(w http.ResponseWriter, r *request, ref string, after int64) error {
 	ctx, cancel := a.streamContext(r)
 	defer cancel()
 	var out *lineWriter

@@ -9,7 +9,7 @@ import (
 	"shoal/internal/core"
 )
 
-func (a *API) cancelExec(w http.ResponseWriter, r *request) error {
+func (a execAPI) cancelExec(w http.ResponseWriter, r *request) error {
 	ref, id, err := r.exec()
 	if err != nil {
 		return err
@@ -17,7 +17,7 @@ func (a *API) cancelExec(w http.ResponseWriter, r *request) error {
 	return noContent(w, a.control.CancelExec(r.Context(), r.principal, ref, id))
 }
 
-func (a *API) signalExec(w http.ResponseWriter, r *request) error {
+func (a execAPI) signalExec(w http.ResponseWriter, r *request) error {
 	ref, id, err := r.exec()
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (a *API) signalExec(w http.ResponseWriter, r *request) error {
 	return noContent(w, a.control.SignalExec(r.Context(), r.principal, ref, id, name))
 }
 
-func (a *API) resizeExec(w http.ResponseWriter, r *request) error {
+func (a execAPI) resizeExec(w http.ResponseWriter, r *request) error {
 	ref, id, err := r.exec()
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (a *API) resizeExec(w http.ResponseWriter, r *request) error {
 	return noContent(w, a.control.ResizeExec(r.Context(), r.principal, ref, id, rows, cols))
 }
 
-func (a *API) writeExecStdin(w http.ResponseWriter, r *request) error {
+func (a execAPI) writeExecStdin(w http.ResponseWriter, r *request) error {
 	ref, id, err := r.exec()
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ const (
 	maxTerminal = 1<<16 - 1
 )
 
-func (a *API) createExec(w http.ResponseWriter, r *request) error {
+func (a execAPI) createExec(w http.ResponseWriter, r *request) error {
 	ref, err := r.sandbox()
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func terminal(rows, cols int) (uint16, uint16, error) {
 }
 
 // runExec waits for the end. The process goes on if the client goes away.
-func (a *API) runExec(w http.ResponseWriter, r *request, ref string, spec core.ExecSpec, input []byte) error {
+func (a execAPI) runExec(w http.ResponseWriter, r *request, ref string, spec core.ExecSpec, input []byte) error {
 	if !spec.Stdin {
 		input = nil
 	}
@@ -138,7 +138,7 @@ func optionalText(b []byte) (*string, []byte) {
 	return &text, nil
 }
 
-func (a *API) startExec(w http.ResponseWriter, r *request, ref string, spec core.ExecSpec) error {
+func (a execAPI) startExec(w http.ResponseWriter, r *request, ref string, spec core.ExecSpec) error {
 	exec, stream, err := a.control.Exec(r.Context(), r.principal, ref, spec)
 	if err != nil {
 		return err //nolint:wrapcheck // See runExec.
@@ -152,7 +152,7 @@ func (a *API) startExec(w http.ResponseWriter, r *request, ref string, spec core
 	return writeJSON(w, http.StatusCreated, encodeExec(exec))
 }
 
-func (a *API) listExecs(w http.ResponseWriter, r *request) error {
+func (a execAPI) listExecs(w http.ResponseWriter, r *request) error {
 	ref, err := r.sandbox()
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (a *API) listExecs(w http.ResponseWriter, r *request) error {
 	return writeJSON(w, http.StatusOK, api.ExecList{Execs: convert(list, encodeExec), NextCursor: next})
 }
 
-func (a *API) getExec(w http.ResponseWriter, r *request) error {
+func (a execAPI) getExec(w http.ResponseWriter, r *request) error {
 	ref, id, err := r.exec()
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ const (
 )
 
 // guest returns the guest agent of the path's sandbox.
-func (a *API) guest(r *request) (core.Guest, error) {
+func (a fileAPI) guest(r *request) (core.Guest, error) {
 	ref, err := r.sandbox()
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (a *API) guest(r *request) (core.Guest, error) {
 	return a.control.Files(r.Context(), r.principal, ref) //nolint:wrapcheck // Control's errors are made for the edge.
 }
 
-func (a *API) statFile(w http.ResponseWriter, r *request) error {
+func (a fileAPI) statFile(w http.ResponseWriter, r *request) error {
 	path, err := r.filePath()
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (a *API) statFile(w http.ResponseWriter, r *request) error {
 	return writeJSON(w, http.StatusOK, encodeFile(info))
 }
 
-func (a *API) listFiles(w http.ResponseWriter, r *request) error {
+func (a fileAPI) listFiles(w http.ResponseWriter, r *request) error {
 	path, err := r.filePath()
 	if err != nil {
 		return err
@@ -56,20 +56,19 @@ func (a *API) listFiles(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	limit := r.limit()
-	// One more than asked for tells whether there is a next page.
-	list, err := guest.ListFiles(r.Context(), path, string(after), limit+1)
+	list, err := guest.ListFiles(r.Context(), path, string(after), limit)
 	if err != nil {
 		return err //nolint:wrapcheck // See statFile.
 	}
 	next := ""
-	if len(list) > limit {
-		list = list[:limit]
-		next = base64.RawURLEncoding.EncodeToString([]byte(list[limit-1].Name))
+	if len(list) >= limit {
+		// There may be more; if not, the next page is empty.
+		next = base64.RawURLEncoding.EncodeToString([]byte(list[len(list)-1].Name))
 	}
 	return writeJSON(w, http.StatusOK, api.FileList{Files: convert(list, encodeFile), NextCursor: next})
 }
 
-func (a *API) makeDirectory(w http.ResponseWriter, r *request) error {
+func (a fileAPI) makeDirectory(w http.ResponseWriter, r *request) error {
 	var body api.MakeDirectoryRequest
 	if err := decodeBody(w, r, &body); err != nil {
 		return err
@@ -92,7 +91,7 @@ func (a *API) makeDirectory(w http.ResponseWriter, r *request) error {
 	return noContent(w, guest.Mkdir(r.Context(), path, core.WriteOptions{Mode: mode, User: body.User, Parents: body.Parents}))
 }
 
-func (a *API) moveFile(w http.ResponseWriter, r *request) error {
+func (a fileAPI) moveFile(w http.ResponseWriter, r *request) error {
 	var body api.MoveFileRequest
 	if err := decodeBody(w, r, &body); err != nil {
 		return err
@@ -112,7 +111,7 @@ func (a *API) moveFile(w http.ResponseWriter, r *request) error {
 	return noContent(w, guest.Move(r.Context(), from, to))
 }
 
-func (a *API) removeFile(w http.ResponseWriter, r *request) error {
+func (a fileAPI) removeFile(w http.ResponseWriter, r *request) error {
 	path, err := r.filePath()
 	if err != nil {
 		return err

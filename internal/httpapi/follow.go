@@ -127,7 +127,7 @@ func (l *lineWriter) send(v any) error {
 }
 
 // streamExec answers with the exec's messages, from started to ended.
-func (a *API) streamExec(w http.ResponseWriter, r *request, ref string, spec core.ExecSpec, input []byte) error {
+func (a execAPI) streamExec(w http.ResponseWriter, r *request, ref string, spec core.ExecSpec, input []byte) error {
 	ctx, cancel := a.streamContext(r)
 	defer cancel()
 	exec, stream, err := a.control.Exec(ctx, r.principal, ref, spec)

@@ -41,7 +41,7 @@ func (m *metrics) observe(operation string, status int, took time.Duration) {
 }
 
 // getServerMetrics shows the registry and the node's capacity. It covers all tenants, so it takes an admin key.
-func (a *API) getServerMetrics(w http.ResponseWriter, r *request) error {
+func (a serverAPI) getServerMetrics(w http.ResponseWriter, r *request) error {
 	if !r.principal.Admin {
 		return core.Errorf(core.CodeDenied, "this takes an admin key")
 	}

@@ -12,7 +12,7 @@ import (
 	"shoal/internal/store"
 )
 
-func (a *API) createSandbox(w http.ResponseWriter, r *request) error {
+func (a sandboxAPI) createSandbox(w http.ResponseWriter, r *request) error {
 	var body api.CreateSandboxRequest
 	if err := decodeBody(w, r, &body); err != nil {
 		return err
@@ -82,7 +82,7 @@ func seconds(field string, n float64) (time.Duration, error) {
 	return time.Duration(n * float64(time.Second)), nil
 }
 
-func (a *API) getSandbox(w http.ResponseWriter, r *request) error {
+func (a sandboxAPI) getSandbox(w http.ResponseWriter, r *request) error {
 	ref, err := r.sandbox()
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (a *API) getSandbox(w http.ResponseWriter, r *request) error {
 	return writeJSON(w, http.StatusOK, encodeSandbox(sandbox))
 }
 
-func (a *API) listSandboxes(w http.ResponseWriter, r *request) error {
+func (a sandboxAPI) listSandboxes(w http.ResponseWriter, r *request) error {
 	filter := store.SandboxFilter{IncludeDeleted: r.flag("deleted")}
 	for _, s := range r.query["state"] {
 		filter.States = append(filter.States, core.State(s))
@@ -119,7 +119,7 @@ func (a *API) listSandboxes(w http.ResponseWriter, r *request) error {
 	return writeJSON(w, http.StatusOK, api.SandboxList{Sandboxes: convert(list, encodeSandbox), NextCursor: next})
 }
 
-func (a *API) updateSandbox(w http.ResponseWriter, r *request) error {
+func (a sandboxAPI) updateSandbox(w http.ResponseWriter, r *request) error {
 	ref, err := r.sandbox()
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (a *API) updateSandbox(w http.ResponseWriter, r *request) error {
 	return writeJSON(w, http.StatusOK, encodeSandbox(sandbox))
 }
 
-func (a *API) deleteSandbox(w http.ResponseWriter, r *request) error {
+func (a sandboxAPI) deleteSandbox(w http.ResponseWriter, r *request) error {
 	ref, err := r.sandbox()
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (a *API) deleteSandbox(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-func (a *API) getSandboxMetrics(w http.ResponseWriter, r *request) error {
+func (a sandboxAPI) getSandboxMetrics(w http.ResponseWriter, r *request) error {
 	ref, err := r.sandbox()
 	if err != nil {
 		return err

@@ -8,29 +8,29 @@ import (
 	"shoal/api"
 )
 
-func (a *API) getVersion(w http.ResponseWriter, _ *request) error {
+func (a serverAPI) getVersion(w http.ResponseWriter, _ *request) error {
 	return writeJSON(w, http.StatusOK, api.Version{
 		Version: a.options.Version, Commit: a.options.Commit, API: "v1",
 		Go: runtime.Version(), Os: runtime.GOOS, Arch: runtime.GOARCH,
 	})
 }
 
-func (a *API) getHealth(w http.ResponseWriter, _ *request) error {
+func (a serverAPI) getHealth(w http.ResponseWriter, _ *request) error {
 	return writeJSON(w, http.StatusOK, api.Health{Status: "ok"})
 }
 
-func (a *API) getReadiness(w http.ResponseWriter, r *request) error {
+func (a serverAPI) getReadiness(w http.ResponseWriter, r *request) error {
 	if err := a.control.Ready(r.Context()); err != nil {
 		return err //nolint:wrapcheck // Control's errors are made for the edge.
 	}
 	return writeJSON(w, http.StatusOK, api.Health{Status: "ok"})
 }
 
-func (a *API) getOpenAPI(w http.ResponseWriter, _ *request) error {
+func (a serverAPI) getOpenAPI(w http.ResponseWriter, _ *request) error {
 	return writeText(w, "application/yaml", api.OpenAPI())
 }
 
-func (a *API) getErrorReference(w http.ResponseWriter, _ *request) error {
+func (a serverAPI) getErrorReference(w http.ResponseWriter, _ *request) error {
 	text, err := api.ErrorsMarkdown()
 	if err != nil {
 		return err //nolint:wrapcheck // It says all there is.

@@ -7,7 +7,7 @@ import (
 	"shoal/internal/core"
 )
 
-func (a *API) listTemplates(w http.ResponseWriter, r *request) error {
+func (a serverAPI) listTemplates(w http.ResponseWriter, r *request) error {
 	list, next, err := a.control.ListTemplates(r.Context(), r.principal, r.page())
 	if err != nil {
 		return err //nolint:wrapcheck // Control's errors are made for the edge.
@@ -15,7 +15,7 @@ func (a *API) listTemplates(w http.ResponseWriter, r *request) error {
 	return writeJSON(w, http.StatusOK, api.TemplateList{Templates: convert(list, encodeTemplate), NextCursor: next})
 }
 
-func (a *API) getTemplate(w http.ResponseWriter, r *request) error {
+func (a serverAPI) getTemplate(w http.ResponseWriter, r *request) error {
 	ref, err := r.ref("id", "template")
 	if err != nil {
 		return err

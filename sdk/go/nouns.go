@@ -36,6 +36,8 @@ type (
 	Version = api.Version
 	// FileType is the type of a file.
 	FileType = api.FileType
+	// TemplateState says whether a template version can be used.
+	TemplateState = api.TemplateState
 	// MessageType says what a message of an exec stream carries.
 	MessageType = api.ExecMessageType
 )
@@ -70,6 +72,13 @@ const (
 	MessageEnded   = api.ExecMessageTypeEnded
 )
 
+// The states of a template.
+const (
+	TemplateBuilding = api.TemplateStateBuilding
+	TemplateReady    = api.TemplateStateReady
+	TemplateFailed   = api.TemplateStateFailed
+)
+
 // The types of a file.
 const (
 	FileRegular   = api.FileTypeFile
@@ -77,3 +86,7 @@ const (
 	FileSymlink   = api.FileTypeSymlink
 	FileOther     = api.FileTypeOther
 )
+
+// Text splits bytes into the two forms in which the API takes them: text if they are UTF-8, else raw. Use it to fill a
+// request's pair of fields, such as Stdin and StdinRaw.
+func Text(b []byte) (text string, raw []byte) { return api.Text(b) }
