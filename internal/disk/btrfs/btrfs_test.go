@@ -38,17 +38,19 @@ func open(t *testing.T, cfg btrfs.Config) *btrfs.Driver {
 	return d
 }
 
-// removePool takes mounts and loop devices of a pool away when the test ends. It opens the pool again to do so: that too
-// must work after whatever the test did.
+// removePool takes mounts and loop devices of a pool away when the test ends. It opens the pool again first: that too must
+// work after whatever the test did.
 func removePool(t *testing.T, dir string) {
 	t.Helper()
 	t.Cleanup(func() {
-		d, err := btrfs.Open(context.Background(), btrfs.Config{Dir: dir, GrowStep: 256 * mib})
+		ctx := context.Background()
+		d, err := btrfs.Open(ctx, btrfs.Config{Dir: dir, GrowStep: 256 * mib})
 		if err != nil {
-			t.Errorf("open for removal: %v", err)
-			return
+			t.Errorf("open before removal: %v", err)
+		} else if err := d.Close(); err != nil {
+			t.Errorf("close: %v", err)
 		}
-		if err := d.Unmount(context.Background()); err != nil {
+		if err := btrfs.Unmount(ctx, dir); err != nil {
 			t.Errorf("unmount: %v", err)
 		}
 	})

@@ -3,17 +3,14 @@ package btrfs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"shoal/internal/core"
 	"shoal/internal/disk"
 )
 
@@ -155,63 +152,4 @@ func (d *Driver) Space(ctx context.Context) (disk.Space, error) {
 		return disk.Space{}, failure(err, "look for room")
 	}
 	return disk.Space{TotalBytes: image.Size + more, FreeBytes: free + more, AllocatedBytes: image.Blocks * 512}, nil
-}
-
-// Close stops the work in the background and waits for calls under way. Mount and loop device stay for sandboxes.
-func (d *Driver) Close() error {
-	d.stop()
-	d.growing.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.root == nil {
-		return nil
-	}
-	err := commit(int(d.root.Fd()))
-	d.release()
-	return failure(err, "close pool")
-}
-
-// Unmount closes the driver and takes the trees out of the host's sight: no mount and no loop device is left. It fails
-// with conflict, and the driver is closed, while anything uses a tree.
-func (d *Driver) Unmount(ctx context.Context) error {
-	image := d.cfg.image()
-	if err := d.Close(); err != nil {
-		return err
-	}
-	if err := unmountAll(d.mnt); err != nil {
-		return failure(err, "unmount pool")
-	}
-	if d.image == nil {
-		return nil
-	}
-	return failure(waitDetached(ctx, image), "detach image")
-}
-
-func (c Config) image() string { return filepath.Join(c.Dir, imageName) }
-
-// waitDetached waits until the image has no loop device: the kernel detaches it a moment after the unmount, when the
-// last reference is dropped.
-func waitDetached(ctx context.Context, path string) error {
-	image, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("open image: %w", err)
-	}
-	defer image.Close()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		loop, err := findLoop(image)
-		if err != nil {
-			return err
-		}
-		if loop == nil {
-			return nil
-		}
-		_ = loop.close()
-		select {
-		case <-ctx.Done():
-			return core.Wrap(core.CodeConflict, ctx.Err(), "something still uses the pool's loop device %s", loop.path())
-		case <-tick.C:
-		}
-	}
 }

@@ -24,6 +24,13 @@ func (l *loopDevice) path() string { return l.file.Name() }
 
 func (l *loopDevice) close() error { return l.file.Close() }
 
+func closeLoop(l *loopDevice) error {
+	if l == nil {
+		return nil
+	}
+	return l.close()
+}
+
 // size returns the size that the device has now.
 func (l *loopDevice) size() (int64, error) {
 	b, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(l.path()), "size"))

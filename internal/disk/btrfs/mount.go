@@ -79,20 +79,3 @@ func remountBind(target string) error {
 	}
 	return nil
 }
-
-// unmountAll takes every mount off a path.
-func unmountAll(path string) error {
-	for {
-		mounts, err := mountsAt(path)
-		if err != nil || len(mounts) == 0 {
-			return err
-		}
-		err = unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
-		if errors.Is(err, unix.EBUSY) {
-			return core.Wrap(core.CodeConflict, err, "something still uses the trees: end every sandbox first")
-		}
-		if err != nil {
-			return fmt.Errorf("unmount %s: %w", path, err)
-		}
-	}
-}

@@ -40,7 +40,7 @@ type Driver struct {
 	root *os.File
 
 	stop    context.CancelFunc
-	growing sync.WaitGroup
+	tending sync.WaitGroup
 }
 
 var _ disk.Driver = (*Driver)(nil)
@@ -60,7 +60,7 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
-	d.growing.Go(func() { d.tend(background) })
+	d.tending.Go(func() { d.tend(background) })
 	return d, nil
 }
 
@@ -97,15 +97,24 @@ func (d *Driver) open(ctx context.Context) error {
 	return d.makeDirs()
 }
 
-// prepareDir makes the directory and takes its lock: two drivers on one image would each attach it.
+// prepareDir makes the directory and takes its lock.
 func (d *Driver) prepareDir() error {
 	if err := os.MkdirAll(d.cfg.Dir, 0o711); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
+	if err := d.lockDir(); err != nil {
+		return err
+	}
+	return d.guard(d.cfg.Dir)
+}
+
+// lockDir takes the lock of a directory that is there: two drivers on one image would each attach it.
+func (d *Driver) lockDir() error {
 	dir, err := filepath.EvalSymlinks(d.cfg.Dir)
 	if err != nil {
 		return err
 	}
+	// Absolute and without links, as the kernel lists mounts.
 	if d.cfg.Dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
@@ -116,7 +125,7 @@ func (d *Driver) prepareDir() error {
 	if err := unix.Flock(int(d.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return core.Wrap(core.CodeConflict, err, "another process uses the pool in %s", d.cfg.Dir)
 	}
-	return d.guard(d.cfg.Dir)
+	return nil
 }
 
 // guard lets nobody but root list a directory, and only OwnerGID pass through it.
@@ -198,22 +207,21 @@ func (d *Driver) openImage(ctx context.Context) error {
 		return err
 	}
 	loop, err := findLoop(d.image)
-	if err == nil && loop == nil {
-		if len(mounts) > 0 {
-			return d.foreignMount(mounts)
-		}
-		loop, err = attachLoop(d.image)
-	}
 	if err != nil {
 		return err
 	}
-	defer loop.close()
 	if len(mounts) > 0 {
-		if mounts[len(mounts)-1].source != loop.path() {
-			return d.foreignMount(mounts)
+		if loop == nil || mounts[len(mounts)-1].source != loop.path() {
+			return errors.Join(d.foreignMount(mounts), closeLoop(loop))
 		}
-		return nil
+		return closeLoop(loop)
 	}
+	if loop == nil {
+		if loop, err = attachLoop(d.image); err != nil {
+			return err
+		}
+	}
+	defer loop.close()
 	if err := loop.followImage(); err != nil {
 		return err
 	}
