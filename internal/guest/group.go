@@ -1,0 +1,39 @@
+package guest
+
+import "syscall"
+
+// groupMaker makes the group of an exec: the set of everything that descends from it.
+type groupMaker interface {
+	// make returns a new group for the exec.
+	make(id string) (group, error)
+	close()
+}
+
+// group is an exec's processes, whatever sessions and parents they have moved to.
+type group interface {
+	// env returns what the exec's environment must hold so that the group can be found.
+	env() []string
+	// prepare makes the child be born in the group.
+	prepare(attr *syscall.SysProcAttr)
+	// pids returns the live members.
+	pids() ([]int, error)
+	// kill kills all members, also those that are being born.
+	kill() error
+	// release gives back what the group holds. It may have members no more.
+	release()
+}
+
+// signalGroup sends a signal to every member and returns how many got it.
+func signalGroup(g group, sig syscall.Signal) (int, error) {
+	pids, err := g.pids()
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, pid := range pids {
+		if syscall.Kill(pid, sig) == nil {
+			n++
+		}
+	}
+	return n, nil
+}

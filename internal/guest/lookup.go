@@ -1,0 +1,77 @@
+package guest
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+
+	"shoal/internal/core"
+)
+
+// findProgram returns the path of the program that a name means in a directory, with a PATH, for a user. As in a shell,
+// a name with a slash is a path; an empty element of PATH is the current directory.
+//
+// No such program is invalid with field cmd (a shell's 127), one that may not be executed is denied with field cmd (126).
+func findProgram(name, dir, list string, acc account) (string, error) {
+	if name == "" {
+		return "", core.Invalid("cmd", "no such program: the name is empty")
+	}
+	if strings.Contains(name, "/") {
+		full := name
+		if !strings.HasPrefix(name, "/") {
+			full = path.Join(dir, name)
+		}
+		switch found, ok := executable(full, acc); {
+		case !found:
+			return "", core.Invalid("cmd", "no such program: %q", name)
+		case !ok:
+			return "", notExecutable(name)
+		}
+		return full, nil
+	}
+	denied := false
+	for _, d := range strings.Split(list, ":") {
+		full := path.Join(dir, d, name)
+		if strings.HasPrefix(d, "/") {
+			full = path.Join(d, name)
+		}
+		found, ok := executable(full, acc)
+		if ok {
+			return full, nil
+		}
+		denied = denied || found
+	}
+	if denied {
+		return "", notExecutable(name)
+	}
+	return "", core.Invalid("cmd", "no such program: %q is not in PATH", name)
+}
+
+func notExecutable(name string) error {
+	return &core.Error{Code: core.CodeDenied, Field: "cmd", Message: fmt.Sprintf("not executable: %q", name)}
+}
+
+// executable reports whether there is a file, and whether it is a program that the user may execute by its mode.
+func executable(name string, acc account) (found, ok bool) {
+	st, err := os.Stat(name)
+	if err != nil {
+		return false, false
+	}
+	sys, isStat := st.Sys().(*syscall.Stat_t)
+	if !isStat || !st.Mode().IsRegular() {
+		return true, false
+	}
+	bits := st.Mode().Perm()
+	switch {
+	case acc.uid == 0:
+		return true, bits&0o111 != 0
+	case sys.Uid == acc.uid:
+		return true, bits&0o100 != 0
+	case sys.Gid == acc.gid || slices.Contains(acc.groups, sys.Gid):
+		return true, bits&0o010 != 0
+	}
+	return true, bits&0o001 != 0
+}

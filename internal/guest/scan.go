@@ -1,0 +1,120 @@
+package guest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// markName is the environment variable by which a group is found where there are no cgroups.
+const markName = "SHOAL_EXEC_ID"
+
+// scanner makes groups that are found in /proc: members carry the group's mark in their environment, or descend from
+// one that does. A process that clears its environment and leaves its parent escapes; cgroups know no such hole.
+type scanner struct{ proc string }
+
+func (s scanner) make(id string) (group, error) {
+	return &scanned{proc: s.proc, mark: []byte(markName + "=" + id)}, nil
+}
+
+func (scanner) close() {}
+
+type scanned struct {
+	proc string
+	mark []byte
+}
+
+func (g *scanned) env() []string                { return []string{string(g.mark)} }
+func (g *scanned) prepare(*syscall.SysProcAttr) {}
+func (g *scanned) release()                     {}
+
+func (g *scanned) pids() ([]int, error) {
+	names, err := readNames(g.proc)
+	if err != nil {
+		return nil, fmt.Errorf("scan processes: %w", err)
+	}
+	parent := map[int]int{}
+	member := map[int]bool{}
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		state, ppid, err := g.stat(pid)
+		if err != nil || state == 'Z' || state == 'X' {
+			continue
+		}
+		parent[pid] = ppid
+		member[pid] = g.marked(pid)
+	}
+	var list []int
+	for pid := range parent {
+		// Walk up to a marked ancestor; a chain is finite, but /proc is not read at one instant.
+		for p, steps := pid, 0; p > 1 && steps < 1000; p, steps = parent[p], steps+1 {
+			if member[p] {
+				list = append(list, pid)
+				break
+			}
+		}
+	}
+	return list, nil
+}
+
+// stat returns a process's state and parent.
+func (g *scanned) stat(pid int) (state byte, ppid int, err error) {
+	b, err := os.ReadFile(filepath.Join(g.proc, strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, 0, err
+	}
+	// The name in parentheses may hold anything, so the fields are those after the last one.
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) < 2 || len(fields[0]) != 1 {
+		return 0, 0, errors.New("unknown format of stat")
+	}
+	ppid, err = strconv.Atoi(string(fields[1]))
+	return fields[0][0], ppid, err
+}
+
+// marked reports whether the process's environment has the mark.
+func (g *scanned) marked(pid int) bool {
+	f, err := os.Open(filepath.Join(g.proc, strconv.Itoa(pid), "environ"))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	b, err := io.ReadAll(io.LimitReader(f, 256<<10))
+	if err != nil {
+		return false
+	}
+	for v := range bytes.SplitSeq(b, []byte{0}) {
+		if bytes.Equal(v, g.mark) {
+			return true
+		}
+	}
+	return false
+}
+
+// kill repeats until no member is left: one may be born while another dies.
+func (g *scanned) kill() error {
+	for range 100 {
+		n, err := signalGroup(g, syscall.SIGKILL)
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+	return errors.New("the group outruns being killed")
+}
+
+func readNames(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = d.Close() }()
+	return d.Readdirnames(-1)
+}
