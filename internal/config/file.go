@@ -17,7 +17,7 @@ import (
 const fileVersion = "1"
 
 func (l *loader) readFile(path string, named bool) {
-	data, err := os.ReadFile(path) //nolint:gosec // the operator chose the path
+	data, err := os.ReadFile(path)
 	if err != nil {
 		if named && errors.Is(err, os.ErrNotExist) {
 			l.problem("%s: there is no such file", path)

@@ -36,7 +36,10 @@ func flags(t *testing.T, args ...string) *pflag.FlagSet {
 }
 
 // nowhere stands for a default file that isn't there.
-func nowhere(t *testing.T) string { return filepath.Join(t.TempDir(), "none.yaml") }
+func nowhere(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "none.yaml")
+}
 
 func TestDefaults(t *testing.T) {
 	got, err := Load(Sources{DefaultFile: nowhere(t)})
@@ -104,7 +107,7 @@ func TestRefused(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		"unknown key":          {file: "version: 1\nlog:\n  levle: info\n", want: "shoal.yaml line 3: unknown key log.levle: did you mean log.level?"},
+		"unknown key":          {file: "version: 1\nlog:\n  leve: info\n", want: "shoal.yaml line 3: unknown key log.leve: did you mean log.level?"},
 		"unknown key at top":   {file: "version: 1\nwhatever: 1\n", want: "shoal.yaml line 2: unknown key whatever"},
 		"key in wrong section": {file: "version: 1\nlog:\n  data_dir: /x\n", want: "shoal.yaml line 3: unknown key log.data_dir"},
 		"dotted key":           {file: "version: 1\n\"a.log\": info\n", want: "shoal.yaml line 2: unknown key a.log"},

@@ -43,7 +43,7 @@ func TestLoggerFormats(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		log.InfoContext(t.Context(), "went well", "sandbox_id", "a", "at", at, "key", NewSecret("swordfish"))
+		log.InfoContext(t.Context(), "went well", slog.String("sandbox_id", "a"), slog.Time("at", at), slog.Any("key", NewSecret("swordfish")))
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s: got %s, want %s", format, out.String(), want)
 		}
@@ -76,7 +76,7 @@ func TestSecretHides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.InfoContext(t.Context(), "m", "a", s, "b", &s, "c", inside, "d", fmt.Errorf("key %v", s))
+		l.InfoContext(t.Context(), "m", slog.Any("a", s), slog.Any("b", &s), slog.Any("c", inside), slog.Any("d", fmt.Errorf("key %v", s)))
 	}
 	shown = append(shown, log.String(), s.String())
 	hexWord := fmt.Sprintf("%x", word)

@@ -50,7 +50,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // prepareFile makes the file for its owner only, since SQLite would use the umask, and tells whether a log was left behind.
 func prepareFile(path string) (unclean bool, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator chose the path
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return false, err
 	}
@@ -112,7 +112,7 @@ func (s *Store) makeReady(ctx context.Context, path string, unclean bool, log *s
 			return err
 		}
 		log.InfoContext(ctx, "database was not closed cleanly: checked, no damage",
-			"path", path, "dur_ms", time.Since(begun).Milliseconds())
+			slog.String("path", path), slog.Int64("dur_ms", time.Since(begun).Milliseconds()))
 	}
 	if err := s.migrate(ctx, log); err != nil {
 		return err
@@ -155,14 +155,14 @@ func (s *Store) migrate(ctx context.Context, log *slog.Logger) error {
 		return translate(ctx, err, "migrate the database")
 	}
 	if len(done) > 0 {
-		log.InfoContext(ctx, "database migrated", "from", current, "to", newest)
+		log.InfoContext(ctx, "database migrated", slog.Int64("from", current), slog.Int64("to", newest))
 	}
 	return nil
 }
 
 // syncDirectory makes the file's entry in its directory durable; SQLite does that for its log only.
 func syncDirectory(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // the operator chose the path
+	d, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("flush the database's directory: %w", err)
 	}

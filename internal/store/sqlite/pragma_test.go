@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -113,34 +112,29 @@ func TestIndexes(t *testing.T) {
 		"SELECT seq FROM event WHERE tenant = 'a' AND seq > 1 AND sandbox = 'b' AND sandbox <> '' ORDER BY seq LIMIT 9":          "event_by_sandbox",
 		"SELECT id FROM api_key WHERE hash = 'a'":                                                                                "sqlite_autoindex_api_key_2",
 	} {
-		rows, err := s.read.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query)
+		err := s.View(t.Context(), func(r store.Reader) error {
+			plan, err := many(r.(*reader), scanPlan, "EXPLAIN QUERY PLAN "+query)
+			if all := strings.Join(plan, "; "); !strings.Contains(all+" ", want+" ") {
+				t.Errorf("%s\nuses %q, want the index %s", query, all, want)
+			}
+			return err
+		})
 		if err != nil {
 			t.Fatal(err)
-		}
-		plan := ""
-		for rows.Next() {
-			var a, b, c int
-			var detail string
-			if err := rows.Scan(&a, &b, &c, &detail); err != nil {
-				t.Fatal(err)
-			}
-			plan += detail + "; "
-		}
-		if err := rows.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if !containsWord(plan, want) {
-			t.Errorf("%s\nuses %q, want the index %s", query, plan, want)
 		}
 	}
 }
 
-func containsWord(s, word string) bool { return strings.Contains(s+" ", word+" ") }
+func scanPlan(r row) (detail string, err error) {
+	var id, parent, unused int
+	err = r.Scan(&id, &parent, &unused, &detail)
+	return detail, err
+}
 
 func openHere(t *testing.T, c Config) *Store {
 	t.Helper()
 	c.Path = filepath.Join(t.TempDir(), "shoal.db")
-	c.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	c.Logger = slog.New(slog.DiscardHandler)
 	s, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

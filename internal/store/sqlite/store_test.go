@@ -3,7 +3,6 @@ package sqlite_test
 import (
 	"bytes"
 	"database/sql"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,10 +16,13 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, dir string) store.Store { return open(t, filepath.Join(dir, "shoal.db")) })
+	storetest.Run(t, func(t *testing.T, dir string) store.Store {
+		t.Helper()
+		return open(t, filepath.Join(dir, "shoal.db"))
+	})
 }
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func open(t *testing.T, path string) *sqlite.Store {
 	t.Helper()

@@ -25,6 +25,7 @@ func inParallel(n int, fn func(i int) error) []error {
 }
 
 func testConcurrency(t *testing.T, open Open) {
+	t.Helper()
 	t.Run("of creates with one name one wins", func(t *testing.T) {
 		s := start(t, open)
 		errs := inParallel(20, func(i int) error {

@@ -27,6 +27,7 @@ const acknowledged = "acknowledged "
 // testDurability kills a process in the middle of its writes, several times over on one directory, and looks for each
 // record that it was told is kept.
 func testDurability(t *testing.T, open Open) {
+	t.Helper()
 	t.Run("close and reopen", func(t *testing.T) {
 		dir := t.TempDir()
 		b, e := newSandbox(alice), core.Event{Tenant: alice, Type: core.EventSandboxRunning}
@@ -122,6 +123,7 @@ func killAfter(t *testing.T, dir, mode string, lines int) []string {
 
 // writeUntilKilled is the child: it says each id once the store has acknowledged it.
 func writeUntilKilled(t *testing.T, s store.Store, mode string) {
+	t.Helper()
 	for i := 0; ; i++ {
 		b := newSandbox(alice)
 		write := s.Update

@@ -25,6 +25,7 @@ func numbers(list []core.Event) []int64 {
 }
 
 func testEvent(t *testing.T, open Open) {
+	t.Helper()
 	t.Run("fields, order, resume", func(t *testing.T) {
 		s := start(t, open)
 		x, y := core.SandboxID(core.NewID()), core.SandboxID(core.NewID())
@@ -90,6 +91,7 @@ func testEvent(t *testing.T, open Open) {
 }
 
 func testKeyAndSetting(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	key := core.Key{
 		ID: core.KeyID(core.NewID()), Tenant: alice, Name: "ci", Hash: core.HashSecret("a"), Admin: true,

@@ -9,6 +9,7 @@ import (
 )
 
 func testExec(t *testing.T, open Open) {
+	t.Helper()
 	t.Run("every field comes back", func(t *testing.T) { testExecFields(t, open) })
 	t.Run("an exec needs its sandbox", func(t *testing.T) {
 		s := start(t, open)
@@ -47,6 +48,7 @@ func testExec(t *testing.T, open Open) {
 }
 
 func testExecFields(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	b := newSandbox(alice)
 	s.put(b)
@@ -94,6 +96,7 @@ func testExecFields(t *testing.T, open Open) {
 }
 
 func testLoseExecs(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	b, other := newSandbox(alice), newSandbox(alice)
 	s.put(b, other)

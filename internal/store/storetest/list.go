@@ -11,12 +11,14 @@ import (
 )
 
 func testList(t *testing.T, open Open) {
+	t.Helper()
 	t.Run("filters", func(t *testing.T) { testFilters(t, open) })
 	t.Run("pages", func(t *testing.T) { testPages(t, open) })
 	t.Run("bad pages are refused", func(t *testing.T) { testBadPages(t, open) })
 }
 
 func testFilters(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	a, b, c, dead := newSandbox(alice), newSandbox(alice), newSandbox(alice), newSandbox(alice)
 	a.Labels = map[string]string{"app": "web", "tier": "1"}
@@ -59,6 +61,7 @@ func testFilters(t *testing.T, open Open) {
 
 // testPages walks a list in pages while records come and go around it.
 func testPages(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	const n = 25
 	var want []core.SandboxID
@@ -110,6 +113,7 @@ func testPages(t *testing.T, open Open) {
 }
 
 func testBadPages(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	for range 3 {
 		b := newSandbox(alice)

@@ -9,6 +9,7 @@ import (
 )
 
 func testSandbox(t *testing.T, open Open) {
+	t.Helper()
 	t.Run("every field comes back", func(t *testing.T) { testSandboxFields(t, open) })
 	t.Run("names", func(t *testing.T) { testSandboxNames(t, open) })
 	t.Run("ids are never used again", func(t *testing.T) { testSandboxIDs(t, open) })
@@ -34,6 +35,7 @@ func testSandbox(t *testing.T, open Open) {
 }
 
 func testSandboxFields(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	full := core.Sandbox{
 		ID: core.SandboxID(core.NewID()), Tenant: alice, Name: "full", Template: "tmpl", TemplateName: "base",
@@ -74,6 +76,7 @@ func testSandboxFields(t *testing.T, open Open) {
 }
 
 func testSandboxNames(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	one, two, other := newSandbox(alice), newSandbox(alice), newSandbox(bob)
 	one.Name, two.Name, other.Name = "web", "web", "web"
@@ -98,6 +101,7 @@ func testSandboxNames(t *testing.T, open Open) {
 }
 
 func testSandboxIDs(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	b := newSandbox(alice)
 	s.put(b)
@@ -124,6 +128,7 @@ func testSandboxIDs(t *testing.T, open Open) {
 }
 
 func testForget(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	live, old, busy, fresh := newSandbox(alice), newSandbox(alice), newSandbox(alice), newSandbox(alice)
 	for _, b := range []*core.Sandbox{&old, &busy, &fresh} {
@@ -170,6 +175,7 @@ func testForget(t *testing.T, open Open) {
 }
 
 func testExpiry(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	s.view(func(r store.Reader) error {
 		at, ok, err := r.NextExpiry()

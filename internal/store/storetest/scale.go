@@ -12,6 +12,7 @@ import (
 // testScale reports what reads cost with 10,000 live sandboxes of one tenant. It holds no time against a limit: the
 // machine is shared. What it does hold is that nothing is missing.
 func testScale(t *testing.T, open Open) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("short: it writes 10,000 sandboxes")
 	}

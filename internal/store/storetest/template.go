@@ -32,6 +32,7 @@ func (s *suite) template(tenant core.TenantID, ref string) (t core.Template, err
 }
 
 func testTemplate(t *testing.T, open Open) {
+	t.Helper()
 	t.Run("every field comes back", func(t *testing.T) {
 		s := start(t, open)
 		want := core.Template{
@@ -83,6 +84,7 @@ func testTemplate(t *testing.T, open Open) {
 }
 
 func testTemplateVersions(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	one := s.putTemplate(newTemplate(alice, "app"))
 	two := newTemplate(alice, "app")
@@ -129,6 +131,7 @@ func testTemplateVersions(t *testing.T, open Open) {
 }
 
 func testTemplateUse(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	public, hidden, foreign := newTemplate(core.SystemTenant, "base"), newTemplate(core.SystemTenant, "hidden"), newTemplate(bob, "theirs")
 	public.Visibility, foreign.Visibility = core.VisibilityPublic, core.VisibilityPublic

@@ -9,6 +9,7 @@ import (
 
 // testTenancy holds that what belongs to another tenant looks, to the letter, like what doesn't exist.
 func testTenancy(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	b := newSandbox(alice)
 	b.Name = "secret-plan"

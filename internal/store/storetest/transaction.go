@@ -19,6 +19,7 @@ func asError(err error) *core.Error {
 }
 
 func testTransaction(t *testing.T, open Open) {
+	t.Helper()
 	t.Run("rollback leaves nothing, a retry starts afresh", func(t *testing.T) {
 		s := start(t, open)
 		b := newSandbox(alice)
@@ -100,6 +101,7 @@ func testTransaction(t *testing.T, open Open) {
 }
 
 func testOneMoment(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	s.put(newSandbox(alice))
 	s.view(func(r store.Reader) error {
@@ -125,6 +127,7 @@ func testOneMoment(t *testing.T, open Open) {
 }
 
 func testCanceled(t *testing.T, open Open) {
+	t.Helper()
 	s := start(t, open)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

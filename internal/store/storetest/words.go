@@ -79,7 +79,7 @@ func (s *suite) list(tenant core.TenantID, f store.SandboxFilter, p store.Page) 
 }
 
 // wantCode fails the test unless err is a core.Error with the code and a public message.
-func wantCode(t testing.TB, err error, code core.Code) {
+func wantCode(t *testing.T, err error, code core.Code) {
 	t.Helper()
 	if got := core.CodeOf(err); got != code {
 		t.Fatalf("error %v: code %q, want %q", err, got, code)
@@ -87,7 +87,7 @@ func wantCode(t testing.TB, err error, code core.Code) {
 }
 
 // wantField fails the test unless err is invalid and blames the field.
-func wantField(t testing.TB, err error, field string) {
+func wantField(t *testing.T, err error, field string) {
 	t.Helper()
 	wantCode(t, err, core.CodeInvalid)
 	if e := asError(err); e == nil || e.Field != field {
@@ -96,7 +96,7 @@ func wantField(t testing.TB, err error, field string) {
 }
 
 // wantSame fails the test unless two records are equal. A nil and an empty map are the same to the contract.
-func wantSame(t testing.TB, got, want any) {
+func wantSame(t *testing.T, got, want any) {
 	t.Helper()
 	if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
 		t.Fatalf("differs (-want +got):\n%s", d)
