@@ -207,7 +207,7 @@ type Actor struct {
 
 // CreateExecRequest What to run. Exactly one of `cmd` and `shell` is required.
 type CreateExecRequest struct {
-	// Cmd The program and its arguments, at most 4096 and 512 KiB together. A program without a slash is looked up in PATH.
+	// Cmd The program and its arguments, at most 4096 and 512 KiB together. A program without a slash is looked up in PATH. Not together with `shell`.
 	Cmd []string `json:"cmd,omitempty,omitzero"`
 
 	// Cols Terminal width in characters. Only with `tty`. Default 80.
@@ -225,7 +225,7 @@ type CreateExecRequest struct {
 	// Rows Terminal height in characters. Only with `tty`. Default 24.
 	Rows *int `json:"rows,omitempty"`
 
-	// Shell A script for `/bin/sh -c`, at most 512 KiB.
+	// Shell A script for `/bin/sh -c`, at most 512 KiB. Not together with `cmd`.
 	Shell string `json:"shell,omitempty,omitzero"`
 
 	// Stdin Input of the process, as text; it is closed afterwards. Not with `detach`. Default: /dev/null.
@@ -252,7 +252,7 @@ type CreateSandboxRequest struct {
 	// DiskBytes Limit of what it writes to its own tree, in bytes. Default and bounds by the server's configuration.
 	DiskBytes *int64 `json:"disk_bytes,omitempty"`
 
-	// Env Environment of every process started in it.
+	// Env Environment of every process started in it. Default none.
 	Env map[string]string `json:"env,omitempty,omitzero"`
 
 	// Labels Labels of the caller's own to find it by. Default none.

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "e9ff8e242db8d05d2d95b89881f8af245ec0312307e47279aeef8fa4df3846de"
+const DocumentDigest = "63cf277bd0eb577587a63a491138a328285f1597d04f3e62b11cb7288522fb0a"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "b9cf4eb6a1e97b375e4f125c1d80cf60cce5ab643d5123a302f18eefae917882"
+const TypesDigest = "764d7ef7187d3c33fda69ccabfa0364e6d9c9231ae8bacf4147490bee61082eb"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "8e2f8bcadb51304d7a054180de3e0d842e8d1f28d04fd945332cc46973e2034f"
