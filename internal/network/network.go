@@ -33,7 +33,8 @@ const EgressDeny Egress = "deny"
 // Slot is one sandbox's network.
 type Slot struct {
 	Sandbox core.SandboxID
-	// NetNS is the path of the namespace for the runtime. It is valid in the process that attached, until Detach.
+	// NetNS is the path of the namespace for the runtime. It is valid in the process that attached and its children, until
+	// Detach: whoever detaches must first have waited for a start that was given the path.
 	NetNS string
 	// Addr is the host-side address that stands for the slot, for logs and the proxy.
 	Addr netip.Addr

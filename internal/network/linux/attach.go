@@ -122,6 +122,7 @@ func (d *Driver) build(ctx context.Context, s *slot) (err error) {
 		return err
 	}
 	defer guest.Close()
+	s.ns = spread(s.ns, s.number)
 	ns := s.ns
 	undo = append(undo, func() error { return unix.Close(ns) })
 
@@ -142,4 +143,22 @@ func (d *Driver) build(ctx context.Context, s *slot) (err error) {
 		return err
 	}
 	return d.router.table.add(s.index, s.addr)
+}
+
+// Descriptors of namespaces are spread over these numbers.
+const (
+	firstDescriptor = 1024
+	descriptors     = 4096
+)
+
+// spread moves a descriptor to a number that is not used again soon. NetNS names a slot's namespace by that number: should a
+// runtime come to open it too late, it must not find the namespace of another sandbox there. Where the process may not have
+// that many descriptors the number stays as it is.
+func spread(fd int, number uint32) int {
+	moved, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, firstDescriptor+int(number%descriptors))
+	if err != nil {
+		return fd
+	}
+	_ = unix.Close(fd)
+	return moved
 }

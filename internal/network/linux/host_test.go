@@ -178,6 +178,21 @@ func openFiles(t *testing.T) []string {
 	return list
 }
 
+// TestLateStart opens a namespace's path after its slot has been detached and another attached.
+func TestLateStart(t *testing.T) {
+	d := openTest(t)
+	early := attachTest(t, d)
+	check(t, d.Detach(t.Context(), early.Sandbox))
+	late := attachTest(t, d)
+	if early.NetNS == late.NetNS {
+		t.Errorf("both slots were at %s", early.NetNS)
+	}
+	if fd, err := unix.Open(early.NetNS, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+		_ = unix.Close(fd)
+		t.Errorf("%s still leads to a namespace", early.NetNS)
+	}
+}
+
 // TestNothingLeaks destroys a driver with slots in all conditions and looks for anything left: mounts, links, namespaces,
 // descriptors and goroutines.
 func TestNothingLeaks(t *testing.T) {

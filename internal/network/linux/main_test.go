@@ -27,11 +27,6 @@ func needRoot(t *testing.T) {
 	t.Skip(reason)
 }
 
-func testLogger(t *testing.T) *slog.Logger {
-	t.Helper()
-	return slog.New(slog.NewTextHandler(t.Output(), nil))
-}
-
 // openDir opens a driver on a state directory.
 func openDir(t *testing.T, dir string) *Driver {
 	t.Helper()

@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "server":
 		playServer(os.Getenv(envArg))
+	case "churn":
+		playChurn(os.Getenv(envArg))
 	case "runtime":
 		playRuntime(os.Getenv(envArg))
 	}
@@ -96,6 +98,28 @@ func playServer(dir string) {
 		say("attach: " + err.Error())
 	}
 	say(fmt.Sprintf("%s %s %s", slot.Sandbox, slot.Addr, slot.NetNS))
+}
+
+// playChurn attaches and detaches without end, with a line after each step.
+func playChurn(dir string) {
+	fmt.Println("starting")
+	ctx := context.Background()
+	d, err := Open(ctx, Config{Name: "churn", StateDir: dir, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		say("open: " + err.Error())
+	}
+	var last core.SandboxID
+	for {
+		fmt.Println("ok")
+		id := core.SandboxID(core.NewID())
+		if _, err := d.Attach(ctx, id, network.EgressDeny); err != nil {
+			say("attach: " + err.Error())
+		}
+		if err := d.Detach(ctx, last); err != nil {
+			say("detach: " + err.Error())
+		}
+		last = id
+	}
 }
 
 // playRuntime enters a namespace for good and greets whoever connects to the guest agent's port.
@@ -179,6 +203,40 @@ func TestServerKilled(t *testing.T) {
 	}
 	if elements, _, err := d.router.table.read(); err != nil || len(elements) != 1 {
 		t.Errorf("the map has %v, %v; want one element", elements, err)
+	}
+}
+
+// TestKilledAnywhere kills servers while they open, attach and detach, one after the other on one state directory.
+func TestKilledAnywhere(t *testing.T) {
+	needRoot(t)
+	dir := filepath.Join(t.TempDir(), "net")
+	const rounds = 12
+	for round := range rounds {
+		server, out := play(t, "churn", dir)
+		if got := hear(t, out); got != "starting" {
+			t.Fatalf("round %d: the server says %q", round, got)
+		}
+		for range round {
+			if got := hear(t, out); got != "ok" {
+				t.Fatalf("round %d: the server says %q", round, got)
+			}
+		}
+		kill(server)
+	}
+	d := openDir(t, dir)
+	t.Cleanup(func() { destroy(t, d, dir) })
+	eventually(t, "slots that nothing uses are gone", func() bool {
+		slots, err := d.List(t.Context())
+		check(t, err)
+		return len(slots) == 0
+	})
+	slot := attachTest(t, d)
+	greet(t, listenIn(t, slot, network.AgentPort))
+	wantHello(t, d, slot.Sandbox)
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	check(t, err)
+	if n := strings.Count(string(mounts), dir); n != 1 {
+		t.Errorf("%d mounts in the state directory, want 1", n)
 	}
 }
 

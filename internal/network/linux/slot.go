@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -33,7 +34,7 @@ func linkName(n uint32) string { return "v" + strconv.FormatUint(uint64(n), 10) 
 
 // parseLinkName is the reverse of linkName.
 func parseLinkName(name string) (uint32, bool) {
-	digits, ok := cutV(name)
+	digits, ok := strings.CutPrefix(name, "v")
 	if !ok {
 		return 0, false
 	}
@@ -42,13 +43,6 @@ func parseLinkName(name string) (uint32, bool) {
 		return 0, false
 	}
 	return uint32(n), true
-}
-
-func cutV(name string) (string, bool) {
-	if len(name) < 2 || name[0] != 'v' {
-		return "", false
-	}
-	return name[1:], true
 }
 
 // slot is one sandbox's network as this process knows it. Nothing of it is durable: after a restart it is made again from
