@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"shoal/internal/disk"
@@ -53,7 +54,46 @@ func removePool(t *testing.T, dir string) {
 		if err := btrfs.Unmount(ctx, dir); err != nil {
 			t.Errorf("unmount: %v", err)
 		}
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = real
+		}
+		if left := leftovers(t, dir); len(left) > 0 {
+			t.Errorf("left after unmount: %q", left)
+		}
 	})
+}
+
+// leftovers returns the mounts and loop devices that belong to a directory.
+func leftovers(t *testing.T, dir string) []string {
+	t.Helper()
+	var left []string
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, dir+"/") {
+			left = append(left, line)
+		}
+	}
+	return append(left, loops(t, dir)...)
+}
+
+// loops returns the loop devices whose backing file lies in a directory.
+func loops(t *testing.T, dir string) []string {
+	t.Helper()
+	var found []string
+	names, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		// A device may be detached while the list is read.
+		if b, err := os.ReadFile(name); err == nil && strings.HasPrefix(string(b), dir+"/") {
+			found = append(found, name+": "+string(b))
+		}
+	}
+	return found
 }
 
 func TestContract(t *testing.T) {

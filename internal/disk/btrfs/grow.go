@@ -144,10 +144,10 @@ func (d *Driver) settleSize() error {
 	return nil
 }
 
-// sweepQgroups removes quota groups of subvolumes that are gone. Kernels from 6.11 do it by themselves; on earlier ones
-// they would add up. Only a group that counted nothing at the last sweep too is removed: a subvolume that exists counts its
-// root node at least, if not in the instant of its making, and a group whose extents clones still share is needed. It
-// returns the groups that count nothing now.
+// sweepQgroups removes quota groups of subvolumes that are gone. The kernel keeps the group of a template that was deleted
+// before its clones, for the extents that they share, and before Linux 6.11 every group: they would add up. Only a group
+// that counted nothing at the last sweep too is removed, since a subvolume that exists counts its root node at least, if
+// not in the instant of its making. It returns the groups that count nothing now.
 func (d *Driver) sweepQgroups(ctx context.Context, before map[uint64]bool) map[uint64]bool {
 	if !d.caps.Quota || d.image == nil {
 		return nil

@@ -49,6 +49,22 @@ func (l *loopDevice) followImage() error {
 	return nil
 }
 
+// clearWhenUnused sets the flag that a device which somebody else attached may lack.
+func (l *loopDevice) clearWhenUnused() error {
+	info, err := unix.IoctlLoopGetStatus64(int(l.file.Fd()))
+	if err != nil {
+		return fmt.Errorf("status of %s: %w", l.path(), err)
+	}
+	if info.Flags&unix.LO_FLAGS_AUTOCLEAR != 0 {
+		return nil
+	}
+	info.Flags |= unix.LO_FLAGS_AUTOCLEAR
+	if err := unix.IoctlLoopSetStatus64(int(l.file.Fd()), info); err != nil {
+		return fmt.Errorf("set status of %s: %w", l.path(), err)
+	}
+	return nil
+}
+
 // findLoop returns the loop device of an image, nil if there is none. An image must never have two: two devices with the
 // same filesystem, each with its own cache, would destroy it.
 func findLoop(image *os.File) (*loopDevice, error) {

@@ -222,6 +222,9 @@ func (d *Driver) openImage(ctx context.Context) error {
 		}
 	}
 	defer loop.close()
+	if err := loop.clearWhenUnused(); err != nil {
+		return err
+	}
 	if err := loop.followImage(); err != nil {
 		return err
 	}
