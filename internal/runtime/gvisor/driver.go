@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -183,11 +184,23 @@ func (d *Driver) Close() error {
 	return nil
 }
 
+// dialTimeout bounds one connection attempt: what has just died swallows packets and answers nothing.
+const dialTimeout = 5 * time.Second
+
 // DialGuest opens one more connection to the guest agent, through the sandbox's network slot.
 func (d *Driver) DialGuest(ctx context.Context, id core.SandboxID) (net.Conn, error) {
-	if _, err := d.known(id); err != nil {
+	b, err := d.known(id)
+	if err != nil {
 		return nil, err
 	}
+	r := b.current()
+	if !r.Started || !r.Sentry.alive() {
+		return nil, core.Errorf(core.CodeUnavailable, "the sandbox does not run")
+	}
+	ctx, cancel := b.context(ctx)
+	defer cancel()
+	ctx, stop := context.WithTimeout(ctx, dialTimeout)
+	defer stop()
 	conn, err := d.cfg.DialSlot(ctx, id, agentPort)
 	if err != nil {
 		if core.CodeOf(err) != core.CodeInternal {

@@ -1,80 +1,16 @@
 package gvisor_test
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"net"
-	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"shoal/internal/core"
 	contract "shoal/internal/runtime"
+	"shoal/internal/runtime/runtimetest"
 )
-
-// eventually calls check until it returns nil, for at most ten seconds.
-func eventually(t testing.TB, check func() error) {
-	t.Helper()
-	deadline := time.After(10 * time.Second)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline:
-			t.Fatalf("still after ten seconds: %v", err)
-		case <-tick.C:
-		}
-	}
-}
-
-// session is a connection to the test agent.
-type session struct {
-	conn  net.Conn
-	lines *bufio.Reader
-}
-
-// dialAgent connects as soon as the agent listens.
-func dialAgent(t testing.TB, d contract.Driver, id core.SandboxID) *session {
-	t.Helper()
-	var s *session
-	eventually(t, func() error {
-		conn, err := d.DialGuest(t.Context(), id)
-		if err != nil {
-			return err
-		}
-		s = &session{conn: conn, lines: bufio.NewReader(conn)}
-		return nil
-	})
-	t.Cleanup(func() { s.conn.Close() })
-	return s
-}
-
-// ask sends one line and returns the answer.
-func (s *session) ask(format string, args ...any) (string, error) {
-	if err := s.conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		return "", err
-	}
-	if _, err := fmt.Fprintf(s.conn, format+"\n", args...); err != nil {
-		return "", err
-	}
-	line, err := s.lines.ReadString('\n')
-	return strings.TrimSpace(line), err
-}
-
-// must fails the test unless the agent answers.
-func (s *session) must(t testing.TB, format string, args ...any) string {
-	t.Helper()
-	got, err := s.ask(format, args...)
-	if err != nil {
-		t.Fatalf("ask agent %q: %v", format, err)
-	}
-	return got
-}
 
 func TestLifeOfASandbox(t *testing.T) {
 	h := newHost(t)
@@ -92,11 +28,11 @@ func TestLifeOfASandbox(t *testing.T) {
 		t.Fatalf("Start: %v", err)
 	}
 	started := time.Since(begin)
-	s := dialAgent(t, d, id)
-	if got := s.must(t, "echo hello"); got != "hello" {
+	s := runtimetest.Dial(t, d, id)
+	if got := s.Must(t, "echo hello"); got != "hello" {
 		t.Errorf("echo: %q", got)
 	}
-	t.Log(s.must(t, "stat /"), s.must(t, "read /etc/secret"), s.must(t, "cpus"), s.must(t, "read /proc/meminfo"), s.must(t, "write /tmp/x y"))
+	t.Log(s.Must(t, "stat /"), s.Must(t, "read /etc/secret"), s.Must(t, "cpus"), s.Must(t, "read /proc/meminfo"), s.Must(t, "write /tmp/x y"))
 	st, err := d.Status(ctx, id)
 	t.Logf("%+v %v", st, err)
 	stats, err := d.Stats(ctx, id)
@@ -109,4 +45,29 @@ func TestLifeOfASandbox(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestContract(t *testing.T) {
+	h := newHost(t)
+	t.Cleanup(h.sweep)
+	runtimetest.Run(t, func(t testing.TB) contract.Driver { return h.openFor(t) }, runtimetest.Options{
+		Spec: func(_ testing.TB, id core.SandboxID, incarnation int64) contract.Spec {
+			spec := h.spec(id)
+			spec.Incarnation = incarnation
+			return spec
+		},
+		Crash: func(t testing.TB, d contract.Driver, id core.SandboxID) {
+			st, err := d.Status(t.Context(), id)
+			if err != nil || st.PID <= 1 {
+				t.Fatalf("Status: %+v, %v", st, err)
+			}
+			if err := unix.Kill(st.PID, unix.SIGKILL); err != nil {
+				t.Fatalf("kill sentry: %v", err)
+			}
+		},
+		BreakSpec: func(spec contract.Spec) contract.Spec {
+			spec.RootFS = spec.RunDir
+			return spec
+		},
+	})
 }

@@ -113,12 +113,15 @@ func (h *host) close() {
 	}
 }
 
-// open opens a driver and sees to it that nothing is left at the end.
-func (h *host) open() *gvisor.Driver {
-	h.t.Helper()
-	d, err := gvisor.Open(h.t.Context(), h.cfg)
+// open opens a driver.
+func (h *host) open() *gvisor.Driver { return h.openFor(h.t) }
+
+// openFor opens a driver for a subtest.
+func (h *host) openFor(t testing.TB) *gvisor.Driver {
+	t.Helper()
+	d, err := gvisor.Open(context.Background(), h.cfg)
 	if err != nil {
-		h.t.Fatalf("Open: %v", err)
+		t.Fatalf("Open: %v", err)
 	}
 	return d
 }

@@ -19,7 +19,7 @@ type process struct {
 	Start uint64 `json:"start"`
 }
 
-// lookProcess returns the process that has a pid now.
+// lookProcess returns the process that has a pid now. A zombie is no process.
 func lookProcess(pid int) (process, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -31,11 +31,20 @@ func lookProcess(pid int) (process, error) {
 	if end < 0 || len(fields) < 20 {
 		return process{}, fmt.Errorf("read process %d: unexpected format", pid)
 	}
+	if fields[0] == "Z" || fields[0] == "X" {
+		return process{}, fmt.Errorf("look at process %d: %w", pid, unix.ESRCH)
+	}
 	start, err := strconv.ParseUint(fields[19], 10, 64)
 	if err != nil {
 		return process{}, fmt.Errorf("read process %d: %w", pid, err)
 	}
 	return process{PID: pid, Start: start}, nil
+}
+
+// alive reports whether the process runs.
+func (p process) alive() bool {
+	now, err := lookProcess(p.PID)
+	return err == nil && now == p
 }
 
 // open returns a descriptor that becomes readable when the process ends, or ESRCH if it is gone.
@@ -48,8 +57,7 @@ func (p process) open() (*os.File, error) {
 		return nil, fmt.Errorf("open process: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "pidfd")
-	now, err := lookProcess(p.PID)
-	if err != nil || now != p {
+	if !p.alive() {
 		return nil, errors.Join(unix.ESRCH, f.Close())
 	}
 	return f, nil
