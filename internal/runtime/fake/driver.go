@@ -1,0 +1,232 @@
+package fake
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/runtime"
+)
+
+// Driver is a runtime driver on a World. All methods may be called from any goroutine.
+type Driver struct {
+	world   *World
+	exits   chan runtime.Exit
+	closing chan struct{}
+	// senders counts reports under way.
+	senders sync.WaitGroup
+
+	// mu guards what follows; World.mu may be taken while it is held, not the other way round.
+	mu       sync.Mutex
+	closed   bool
+	creating map[core.SandboxID]*creation
+}
+
+// creation is a Create under way.
+type creation struct {
+	cancel context.CancelFunc
+	killed bool
+	done   chan struct{}
+}
+
+var _ runtime.Driver = (*Driver)(nil)
+
+// Open returns a driver on a World. A second one after the first's Close finds the sandboxes by List and takes them over by
+// Adopt, as after a restart.
+func Open(w *World) *Driver {
+	return &Driver{
+		world: w, exits: make(chan runtime.Exit), closing: make(chan struct{}), creating: map[core.SandboxID]*creation{},
+	}
+}
+
+// Capabilities returns what the World is configured to advertise.
+func (d *Driver) Capabilities() runtime.Capabilities {
+	if d.world.cfg.Capabilities != nil {
+		return *d.world.cfg.Capabilities
+	}
+	return DefaultCapabilities()
+}
+
+// Exits delivers each end of a started or adopted sandbox that Kill did not ask for.
+func (d *Driver) Exits() <-chan runtime.Exit { return d.exits }
+
+// Close stops watching. Sandboxes go on in the World.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	d.mu.Unlock()
+	close(d.closing)
+	d.world.mu.Lock()
+	for _, b := range d.world.boxes {
+		if b.owner == d {
+			b.owner = nil
+		}
+	}
+	d.world.mu.Unlock()
+	d.senders.Wait()
+	close(d.exits)
+	return nil
+}
+
+// report delivers an exit unless the driver closes before anybody takes it.
+func (d *Driver) report(e runtime.Exit) {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return
+	}
+	d.senders.Add(1)
+	d.mu.Unlock()
+	go func() {
+		defer d.senders.Done()
+		select {
+		case d.exits <- e:
+		case <-d.closing:
+		}
+	}()
+}
+
+// begin enters a method: it fails if the driver is closed or the method is scripted to fail.
+func (d *Driver) begin(ctx context.Context, m Method, id core.SandboxID) error {
+	d.mu.Lock()
+	closed := d.closed
+	d.mu.Unlock()
+	if closed {
+		return core.Errorf(core.CodeUnavailable, "the runtime is shutting down")
+	}
+	return d.world.enter(ctx, m, id)
+}
+
+// notFound is the error for a sandbox that isn't there.
+func notFound() error { return core.Errorf(core.CodeNotFound, "no such sandbox") }
+
+// checkSpec refuses what a real driver would.
+func checkSpec(spec runtime.Spec) error {
+	if !core.IsID(string(spec.ID)) {
+		return core.Invalid("id", "the sandbox id is not an id")
+	}
+	for name, path := range map[string]string{"root_fs": spec.RootFS, "run_dir": spec.RunDir, "net_ns": spec.NetNS} {
+		if !strings.HasPrefix(path, "/") {
+			return core.Invalid(name, "an absolute path is needed")
+		}
+	}
+	if spec.Resources.MemoryBytes < 0 || spec.Resources.VCPUs < 0 {
+		return core.Invalid("resources", "limits can't be negative")
+	}
+	return nil
+}
+
+// Status looks at one sandbox.
+func (d *Driver) Status(ctx context.Context, id core.SandboxID) (runtime.Status, error) {
+	if err := d.begin(ctx, MethodStatus, id); err != nil {
+		return runtime.Status{}, err
+	}
+	d.world.mu.Lock()
+	defer d.world.mu.Unlock()
+	b := d.world.boxes[id]
+	if b == nil {
+		return runtime.Status{}, notFound()
+	}
+	return b.status(), nil
+}
+
+// status is a box's. World.mu is held.
+func (b *box) status() runtime.Status {
+	return runtime.Status{ID: b.spec.ID, Incarnation: b.spec.Incarnation, Digest: b.digest, Running: b.running, PID: 1}
+}
+
+// List returns every sandbox of the World.
+func (d *Driver) List(ctx context.Context) ([]runtime.Status, error) {
+	if err := d.begin(ctx, MethodList, ""); err != nil {
+		return nil, err
+	}
+	var list []runtime.Status
+	for _, spec := range d.world.Specs() {
+		d.world.mu.Lock()
+		if b := d.world.boxes[spec.ID]; b != nil {
+			list = append(list, b.status())
+		}
+		d.world.mu.Unlock()
+	}
+	return list, nil
+}
+
+// Stats returns made-up figures within the sandbox's limits.
+func (d *Driver) Stats(ctx context.Context, id core.SandboxID) (runtime.Stats, error) {
+	if err := d.begin(ctx, MethodStats, id); err != nil {
+		return runtime.Stats{}, err
+	}
+	d.world.mu.Lock()
+	defer d.world.mu.Unlock()
+	b := d.world.boxes[id]
+	if b == nil {
+		return runtime.Stats{}, notFound()
+	}
+	if !b.running {
+		return runtime.Stats{}, core.Errorf(core.CodeUnavailable, "the sandbox does not answer")
+	}
+	return runtime.Stats{
+		At: time.Now(), MemoryBytes: 16 << 20, MemoryLimitBytes: b.spec.Resources.MemoryBytes, PSSBytes: -1,
+		Processes: 1 + b.conns,
+	}, nil
+}
+
+// Adopt takes over a running sandbox after a restart.
+func (d *Driver) Adopt(ctx context.Context, id core.SandboxID, incarnation int64) error {
+	if err := d.begin(ctx, MethodAdopt, id); err != nil {
+		return err
+	}
+	d.world.mu.Lock()
+	defer d.world.mu.Unlock()
+	b := d.world.boxes[id]
+	if b == nil {
+		return notFound()
+	}
+	if !b.running || !b.started || b.spec.Incarnation != incarnation {
+		return core.Errorf(core.CodeUnavailable, "this start of the sandbox does not run")
+	}
+	b.owner = d
+	return nil
+}
+
+// DialGuest hands one end of a connection to the World's agent and returns the other.
+func (d *Driver) DialGuest(ctx context.Context, id core.SandboxID) (net.Conn, error) {
+	if err := d.begin(ctx, MethodDial, id); err != nil {
+		return nil, err
+	}
+	w := d.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := w.boxes[id]
+	if b == nil {
+		return nil, notFound()
+	}
+	if !b.running || !b.started || w.cfg.Agent == nil {
+		return nil, core.Errorf(core.CodeUnavailable, "the guest agent does not answer")
+	}
+	host, guest, err := connPair()
+	if err != nil {
+		return nil, core.Wrap(core.CodeExhausted, err, "no connection could be made")
+	}
+	b.conns++
+	spec := b.spec
+	stop := context.AfterFunc(b.ctx, func() {
+		_ = guest.Close() // The sandbox has ended: nobody is left to tell.
+	})
+	w.agents.Go(func() {
+		w.cfg.Agent(b.ctx, spec, guest)
+		stop()
+		_ = guest.Close() // Likewise.
+		w.mu.Lock()
+		b.conns--
+		w.mu.Unlock()
+	})
+	return host, nil
+}
