@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -49,6 +48,13 @@ func Bootstrap(ctx context.Context, cfg BootstrapConfig) (Result, error) {
 	if cfg.Progress == nil {
 		cfg.Progress = func(string, int) {}
 	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.OwnerUID < idCount {
+		// Maintainer scripts would run as the host's root or as one of its users.
+		return Result{}, core.Invalid("owner_uid", "a tree can't belong to ids of the host's own users: %d is below %d", cfg.OwnerUID, idCount)
+	}
 	if os.Geteuid() != 0 {
 		return Result{}, core.Errorf(core.CodeUnsupported, "making a template needs root")
 	}
@@ -65,17 +71,31 @@ func Bootstrap(ctx context.Context, cfg BootstrapConfig) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	cfg.Progress("waiting for another template to be made", 0)
+	unlock, err := lockWorkDir(ctx, cfg.WorkDir)
+	if err != nil {
+		return Result{}, wrapContext(ctx, core.Wrap(core.CodeInternal, err, "the cache of packages can't be used"))
+	}
+	defer unlock()
 	if err := prepareDirs(cfg); err != nil {
 		return Result{}, core.Wrap(core.CodeInternal, err, "the template's directory can't be prepared")
 	}
 	begun := time.Now()
+	archives := filepath.Join(cfg.WorkDir, archivesName)
 	if err := runTool(ctx, cfg, t, path, j, h.auth); err != nil {
+		if ctx.Err() == nil && core.IsCode(err, core.CodeInternal) {
+			// It may be a package that a power cut left damaged in the cache, which apt would take for good by its size.
+			err = errors.Join(err, clearArchives(archives))
+		}
 		return Result{}, wrapContext(ctx, err)
 	}
 	cfg.Progress("finishing the tree", 95)
 	packages, err := finish(cfg.Dir, cfg.OwnerUID, j)
 	if err != nil {
 		return Result{}, core.Wrap(core.CodeInternal, err, "the template's tree can't be finished")
+	}
+	if err := pruneArchives(archives, packages); err != nil {
+		cfg.Logger.Warn("old packages stay in the cache", "err", err)
 	}
 	source := fmt.Sprintf("%s %s, %s", j.distribution.id, j.distribution.codename, t)
 	cfg.Logger.Info("tree made", "recipe", string(cfg.Recipe), "source", source, "packages", len(packages),
@@ -128,27 +148,7 @@ func prepareDirs(cfg BootstrapConfig) error {
 	if err := os.Chmod(cfg.Dir, 0o755); err != nil { //nolint:gosec // G302: a root directory; its parents guard it.
 		return fmt.Errorf("hand over the directory: %w", err)
 	}
-	archives := filepath.Join(cfg.WorkDir, archivesName)
-	if err := os.MkdirAll(cfg.WorkDir, 0o700); err != nil {
-		return fmt.Errorf("make the cache: %w", err)
-	}
-	if err := os.MkdirAll(archives, 0o700); err != nil {
-		return fmt.Errorf("make the cache: %w", err)
-	}
-	// The range may have changed since the cache was filled.
-	err = filepath.WalkDir(archives, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Lchown(path, cfg.OwnerUID, cfg.OwnerUID)
-	})
-	if err != nil {
-		return fmt.Errorf("hand over the cache: %w", err)
-	}
-	if err := os.Chmod(archives, 0o755); err != nil { //nolint:gosec // G302: _apt reads it; WorkDir keeps others out.
-		return fmt.Errorf("hand over the cache: %w", err)
-	}
-	return nil
+	return prepareArchives(cfg)
 }
 
 // runTool runs the tool in the jail.

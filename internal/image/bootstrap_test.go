@@ -178,9 +178,10 @@ func checkPrograms(t *testing.T, dir string, owner int) {
 	err := j.run(t.Context(), []string{"/usr/sbin/chroot", inJail + "/target", "/bin/sh", "-euc", `
 		python3 -c 'import ssl, json, sqlite3; print("python", len(ssl.create_default_context().get_ca_certs()) > 50)'
 		apt-cache policy >/dev/null && echo apt; dpkg --audit && echo audit
+		getent hosts "$(hostname)" >/dev/null && echo hostname
 		getent hosts localhost | grep -q localhost && echo localhost
 		command -v ps >/dev/null && echo ps`}, environmentFor(os.Getenv), &out)
-	if want := "python True\napt\naudit\nlocalhost\nps\n"; err != nil || out.String() != want {
+	if want := "python True\napt\naudit\nhostname\nlocalhost\nps\n"; err != nil || out.String() != want {
 		t.Errorf("the tree's programs say %q, %v, want %q", out.String(), err, want)
 	}
 }
@@ -211,6 +212,14 @@ func TestBootstrapCancelLeavesNothing(t *testing.T) {
 	noMounts(t, dir)
 	if err := os.RemoveAll(dir); err != nil {
 		t.Errorf("the directory can't be removed: %v", err)
+	}
+}
+
+func TestBootstrapRefusesTheHostsIDs(t *testing.T) {
+	t.Parallel()
+	_, err := Bootstrap(t.Context(), BootstrapConfig{Recipe: Minimal, Dir: t.TempDir(), WorkDir: t.TempDir(), OwnerUID: 1000})
+	if !core.IsCode(err, core.CodeInvalid) {
+		t.Errorf("got %v, want invalid", err)
 	}
 }
 

@@ -119,7 +119,6 @@ func (t tree) files(j job) []treeFile {
 			s.URI, s.Suite, strings.Join(s.Components, " "), j.distribution.insideKeyring))
 	}
 	return []treeFile{
-		// A name of its own that resolves without DNS: sudo looks the hostname up at each call.
 		{"etc/hostname", "sandbox\n"},
 		{"etc/hosts", "127.0.0.1\tlocalhost\n127.0.1.1\tsandbox\n::1\tlocalhost ip6-localhost ip6-loopback\n"},
 		{"etc/resolv.conf", "nameserver 10.88.0.1\n"},

@@ -26,9 +26,12 @@ type recipe struct {
 	config core.TemplateConfig
 }
 
-// common are the packages that every tree has beside what the distribution requires: /etc/protocols and services, ps
-// and top, and the roots of trust.
-func common() []string { return []string{"ca-certificates", "netbase", "procps", "python3"} }
+// common are the packages that every tree has beside what the distribution requires: the roots of trust, a resolver that
+// knows the machine's own name whatever it is (sudo asks for it at each call, and DNS must not be what answers),
+// /etc/protocols and services, ps and top.
+func common() []string {
+	return []string{"ca-certificates", "libnss-myhostname", "netbase", "procps", "python3"}
+}
 
 // environment is what every process of a tree starts with.
 func environment() map[string]string {
@@ -58,7 +61,7 @@ func lookup(name Recipe) (recipe, error) {
 		return recipe{
 			packages: slices.Concat(common(), []string{
 				"build-essential", "curl", "git", "jq", "less", "nodejs", "npm", "openssh-client", "python3-dev",
-				"python3-pip", "python3-venv", "sudo", "unzip", "xz-utils",
+				"python3-pip", "python3-venv", "sudo", "unzip", "wget", "xz-utils", "zip",
 			}),
 			user:   "user",
 			config: core.TemplateConfig{User: "user", Workdir: "/home/user", Env: userEnvironment()},
