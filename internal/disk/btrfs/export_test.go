@@ -11,7 +11,7 @@ import (
 func DisableQuotas(t *testing.T, d *Driver) {
 	t.Helper()
 	args := quotaCtlArgs{cmd: 2}
-	if err := ioctl(int(d.root.Fd()), ioctlQuotaCtl, unsafe.Pointer(&args)); err != nil {
+	if err := ioctl(int(d.pool.root.Fd()), ioctlQuotaCtl, unsafe.Pointer(&args)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -20,17 +20,17 @@ func DisableQuotas(t *testing.T, d *Driver) {
 // that died while a pool grew.
 func ExtendImage(t *testing.T, d *Driver, more int64, device bool) {
 	t.Helper()
-	st, err := d.image.Stat()
+	st, err := d.pool.image.Stat()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := extend(d.image, st.Size(), more); err != nil {
+	if err := extend(d.pool.image, st.Size(), more); err != nil {
 		t.Fatal(err)
 	}
 	if !device {
 		return
 	}
-	loop, err := findLoop(d.image)
+	loop, err := findLoop(d.pool.image)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func MountPlain(t *testing.T, dir string) {
 // SyncAndClean commits, which also wakes the kernel's cleaner of deleted subvolumes.
 func SyncAndClean(t *testing.T, d *Driver) {
 	t.Helper()
-	if err := commit(int(d.root.Fd())); err != nil {
+	if err := commit(int(d.pool.root.Fd())); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -84,13 +84,13 @@ func SyncAndClean(t *testing.T, d *Driver) {
 // SweepTwice removes quota groups that are not needed, as two sweeps of the loop do.
 func SweepTwice(t *testing.T, d *Driver) {
 	t.Helper()
-	d.sweepQgroups(t.Context(), d.sweepQgroups(t.Context(), nil))
+	d.pool.sweepQgroups(t.Context(), d.pool.sweepQgroups(t.Context(), nil))
 }
 
 // Qgroups lists a driver's quota groups.
 func Qgroups(t *testing.T, d *Driver) []string {
 	t.Helper()
-	groups, err := filepath.Glob(filepath.Join(d.sysfs, "qgroups", "0_*"))
+	groups, err := filepath.Glob(filepath.Join(d.pool.sysfs, "qgroups", "0_*"))
 	if err != nil {
 		t.Fatal(err)
 	}

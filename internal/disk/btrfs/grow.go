@@ -22,7 +22,7 @@ const (
 )
 
 // tend grows the image as its space gets low, until ctx ends.
-func (d *Driver) tend(ctx context.Context) {
+func (p *pool) tend(ctx context.Context) {
 	grow := time.NewTicker(tendEvery)
 	defer grow.Stop()
 	sweep := time.NewTicker(sweepEvery)
@@ -34,11 +34,11 @@ func (d *Driver) tend(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-grow.C:
-			if d.image != nil {
-				d.growOnce(&state)
+			if p.image != nil {
+				p.growOnce(&state)
 			}
 		case <-sweep.C:
-			empty = d.sweepQgroups(ctx, empty)
+			empty = p.sweepQgroups(ctx, empty)
 		}
 	}
 }
@@ -49,76 +49,76 @@ type growth struct {
 	retryAt time.Time
 }
 
-func (d *Driver) growOnce(state *growth) {
+func (p *pool) growOnce(state *growth) {
 	if time.Now().Before(state.retryAt) {
 		return
 	}
-	low, err := d.isLow()
+	low, err := p.isLow()
 	if err == nil && !low {
 		state.stuck = false
 		return
 	}
 	var grown int64
 	if err == nil {
-		grown, err = d.grow()
+		grown, err = p.grow()
 	}
 	switch {
 	case err == nil && grown > 0:
 		*state = growth{}
-		d.cfg.Logger.Info("pool grown", "dir", d.cfg.Dir, "grown_bytes", grown)
+		p.cfg.Logger.Info("pool grown", "dir", p.cfg.Dir, "grown_bytes", grown)
 		return
 	case state.stuck:
 	case err != nil:
-		d.cfg.Logger.Error("pool can't grow", "dir", d.cfg.Dir, "err", err)
+		p.cfg.Logger.Error("pool can't grow", "dir", p.cfg.Dir, "err", err)
 	default:
-		d.cfg.Logger.Warn("pool is low on space and can't grow: the host's disk is full, or the limit is reached", "dir", d.cfg.Dir)
+		p.cfg.Logger.Warn("pool is low on space and can't grow: the host's disk is full, or the limit is reached", "dir", p.cfg.Dir)
 	}
 	*state = growth{stuck: true, retryAt: time.Now().Add(retryEvery)}
 }
 
 // isLow tells whether less than a step can be written, or no room is left for chunks of metadata: btrfs says "no space"
 // when either runs out.
-func (d *Driver) isLow() (bool, error) {
+func (p *pool) isLow() (bool, error) {
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(d.root.Fd()), &st); err != nil {
+	if err := unix.Fstatfs(int(p.root.Fd()), &st); err != nil {
 		return false, fmt.Errorf("statfs pool: %w", err)
 	}
-	dev, err := deviceInfo(int(d.root.Fd()), 1)
+	dev, err := deviceInfo(int(p.root.Fd()), 1)
 	if err != nil {
 		return false, fmt.Errorf("look at pool's device: %w", err)
 	}
 	free, unallocated := int64(st.Bavail)*st.Bsize, int64(dev.totalBytes)-int64(dev.bytesUsed)
-	return free < d.cfg.GrowStep*3/4 || unallocated < min(d.cfg.GrowStep/4, 1<<30), nil
+	return free < p.cfg.GrowStep*3/4 || unallocated < min(p.cfg.GrowStep/4, 1<<30), nil
 }
 
 // grow makes the image larger by a step or what fits, then the device, then the filesystem. A cut between any two is
 // mended by settleSize at the next start. It returns how much it grew, zero if there is no room.
-func (d *Driver) grow() (int64, error) {
-	st, err := d.image.Stat()
+func (p *pool) grow() (int64, error) {
+	st, err := p.image.Stat()
 	if err != nil {
 		return 0, err
 	}
-	more, err := room(d.cfg, st.Size(), d.cfg.GrowStep)
+	more, err := room(p.cfg, st.Size(), p.cfg.GrowStep)
 	if err != nil || more == 0 {
 		return 0, err
 	}
-	if err := extend(d.image, st.Size(), more); err != nil {
+	if err := extend(p.image, st.Size(), more); err != nil {
 		return 0, err
 	}
-	return more, d.settleSize()
+	return more, p.settleSize()
 }
 
 // settleSize makes the loop device as large as the image, and the filesystem as large as the device.
-func (d *Driver) settleSize() error {
-	loop, err := findLoop(d.image)
+func (p *pool) settleSize() error {
+	loop, err := findLoop(p.image)
 	if err != nil {
 		return err
 	}
 	if loop == nil {
-		return fmt.Errorf("image %s has no loop device", d.image.Name())
+		return fmt.Errorf("image %s has no loop device", p.image.Name())
 	}
 	defer loop.close()
-	image, err := d.image.Stat()
+	image, err := p.image.Stat()
 	if err != nil {
 		return err
 	}
@@ -131,14 +131,14 @@ func (d *Driver) settleSize() error {
 			return err
 		}
 	}
-	dev, err := deviceInfo(int(d.root.Fd()), 1)
+	dev, err := deviceInfo(int(p.root.Fd()), 1)
 	if err != nil {
 		return fmt.Errorf("look at pool's device: %w", err)
 	}
 	if int64(dev.totalBytes) >= image.Size() {
 		return nil
 	}
-	if err := resizeToDevice(int(d.root.Fd())); err != nil {
+	if err := resizeToDevice(int(p.root.Fd())); err != nil {
 		return fmt.Errorf("resize pool: %w", err)
 	}
 	return nil
@@ -148,11 +148,11 @@ func (d *Driver) settleSize() error {
 // before its clones, for the extents that they share, and before Linux 6.11 every group: they would add up. Only a group
 // that counted nothing at the last sweep too is removed, since a subvolume that exists counts its root node at least, if
 // not in the instant of its making. It returns the groups that count nothing now.
-func (d *Driver) sweepQgroups(ctx context.Context, before map[uint64]bool) map[uint64]bool {
-	if !d.caps.Quota || d.image == nil {
+func (p *pool) sweepQgroups(ctx context.Context, before map[uint64]bool) map[uint64]bool {
+	if !p.caps.Quota || p.image == nil {
 		return nil
 	}
-	groups, err := filepath.Glob(filepath.Join(d.sysfs, "qgroups", "0_*"))
+	groups, err := filepath.Glob(filepath.Join(p.sysfs, "qgroups", "0_*"))
 	if err != nil {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (d *Driver) sweepQgroups(ctx context.Context, before map[uint64]bool) map[u
 		if n, err := readNumber(filepath.Join(group, "referenced")); err != nil || n != 0 {
 			continue
 		}
-		if !before[id] || removeQgroup(int(d.root.Fd()), id) != nil {
+		if !before[id] || removeQgroup(int(p.root.Fd()), id) != nil {
 			empty[id] = true
 		}
 	}

@@ -84,7 +84,7 @@ func (d *Driver) Quarantine(ctx context.Context, ref disk.Ref) error {
 	if err != nil {
 		return failure(err, "set tree aside")
 	}
-	return failure(commit(int(d.root.Fd())), "commit setting aside")
+	return failure(commit(int(d.pool.root.Fd())), "commit setting aside")
 }
 
 // PurgeQuarantine removes what was set aside longer ago than age.
@@ -132,22 +132,22 @@ func (d *Driver) Space(ctx context.Context) (disk.Space, error) {
 	}
 	defer end()
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(d.root.Fd()), &st); err != nil {
+	if err := unix.Fstatfs(int(d.pool.root.Fd()), &st); err != nil {
 		return disk.Space{}, failure(err, "statfs pool")
 	}
 	total, free := int64(st.Blocks)*st.Bsize, int64(st.Bavail)*st.Bsize
-	if d.image == nil {
+	if d.pool.image == nil {
 		return disk.Space{
 			TotalBytes:     total,
-			FreeBytes:      max(0, free-d.cfg.MinHostFree),
+			FreeBytes:      max(0, free-d.pool.cfg.MinHostFree),
 			AllocatedBytes: total - int64(st.Bfree)*st.Bsize,
 		}, nil
 	}
 	var image unix.Stat_t
-	if err := unix.Fstat(int(d.image.Fd()), &image); err != nil {
+	if err := unix.Fstat(int(d.pool.image.Fd()), &image); err != nil {
 		return disk.Space{}, failure(err, "stat image")
 	}
-	more, err := room(d.cfg, image.Size, 1<<62)
+	more, err := room(d.pool.cfg, image.Size, 1<<62)
 	if err != nil {
 		return disk.Space{}, failure(err, "look for room")
 	}

@@ -22,28 +22,32 @@ const (
 )
 
 // Driver keeps trees as subvolumes. See disk.Driver for its terms.
-//
-// Durable: the image and the trees in it. For the life of the machine: mount and loop device. For the process: the rest.
 type Driver struct {
-	cfg Config
-	// mnt is where the filesystem is mounted.
-	mnt string
-	// image is nil where Dir is on btrfs.
-	image *os.File
-	lock  *os.File
-	caps  disk.Capabilities
-	// sysfs is the filesystem's directory below /sys/fs/btrfs.
-	sysfs string
-
-	// mu is held for reading by every call, so that Close waits for them. It guards root, which is nil once closed.
+	// mu is held for reading by every call, so that Close waits for them. It guards pool.root, which is nil once closed.
 	mu   sync.RWMutex
-	root *os.File
+	pool pool
 
 	stop    context.CancelFunc
 	tending sync.WaitGroup
 }
 
 var _ disk.Driver = (*Driver)(nil)
+
+// pool is the file system that trees lie in, and its bring-up.
+//
+// Durable: the image and the trees in it. For the life of the machine: mount and loop device. For the process: the rest.
+type pool struct {
+	cfg Config
+	// mnt is where the file system is mounted, and root that directory, open.
+	mnt  string
+	root *os.File
+	// image is nil where Dir is on btrfs.
+	image *os.File
+	lock  *os.File
+	caps  disk.Capabilities
+	// sysfs is the file system's directory below /sys/fs/btrfs.
+	sysfs string
+}
 
 // Open makes the trees of a directory usable and starts the work in the background. Every step looks first whether it has
 // been taken, by this process or one that was killed: making and formatting the image, attaching, mounting, following the
@@ -53,96 +57,96 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{cfg: cfg}
-	if err := d.open(ctx); err != nil {
-		d.release()
+	d := &Driver{pool: pool{cfg: cfg}}
+	if err := d.pool.open(ctx); err != nil {
+		d.pool.release()
 		return nil, failure(err, "open pool")
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop
-	d.tending.Go(func() { d.tend(background) })
+	d.tending.Go(func() { d.pool.tend(background) })
 	return d, nil
 }
 
-func (d *Driver) open(ctx context.Context) error {
-	if err := d.prepareDir(); err != nil {
+func (p *pool) open(ctx context.Context) error {
+	if err := p.prepareDir(); err != nil {
 		return err
 	}
-	direct, err := d.isDirect()
+	direct, err := p.isDirect()
 	if err != nil {
 		return err
 	}
 	if direct {
-		err = d.openDirect()
+		err = p.openDirect()
 	} else {
-		err = d.openImage(ctx)
+		err = p.openImage(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	if d.root, err = os.Open(d.mnt); err != nil {
+	if p.root, err = os.Open(p.mnt); err != nil {
 		return fmt.Errorf("open pool: %w", err)
 	}
-	if err := d.checkWritable(); err != nil {
+	if err := p.checkWritable(); err != nil {
 		return err
 	}
-	if d.image != nil {
-		if err := d.settleSize(); err != nil {
+	if p.image != nil {
+		if err := p.settleSize(); err != nil {
 			return err
 		}
 	}
-	if err := d.openQuotas(); err != nil {
+	if err := p.openQuotas(); err != nil {
 		return err
 	}
-	return d.makeDirs()
+	return p.makeDirs()
 }
 
 // prepareDir makes the directory and takes its lock.
-func (d *Driver) prepareDir() error {
-	if err := os.MkdirAll(d.cfg.Dir, 0o711); err != nil {
+func (p *pool) prepareDir() error {
+	if err := os.MkdirAll(p.cfg.Dir, 0o711); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
-	if err := d.lockDir(); err != nil {
+	if err := p.lockDir(); err != nil {
 		return err
 	}
-	return d.guard(d.cfg.Dir)
+	return p.guard(p.cfg.Dir)
 }
 
 // lockDir takes the lock of a directory that is there: two drivers on one image would each attach it.
-func (d *Driver) lockDir() error {
-	dir, err := filepath.EvalSymlinks(d.cfg.Dir)
+func (p *pool) lockDir() error {
+	dir, err := filepath.EvalSymlinks(p.cfg.Dir)
 	if err != nil {
 		return err
 	}
 	// Absolute and without links, as the kernel lists mounts.
-	if d.cfg.Dir, err = filepath.Abs(dir); err != nil {
+	if p.cfg.Dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	d.mnt = filepath.Join(d.cfg.Dir, mountDir)
-	if d.lock, err = os.OpenFile(filepath.Join(d.cfg.Dir, lockName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	p.mnt = filepath.Join(p.cfg.Dir, mountDir)
+	if p.lock, err = os.OpenFile(filepath.Join(p.cfg.Dir, lockName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return fmt.Errorf("open lock: %w", err)
 	}
-	if err := unix.Flock(int(d.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return core.Wrap(core.CodeConflict, err, "another process uses the pool in %s", d.cfg.Dir)
+	if err := unix.Flock(int(p.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return core.Wrap(core.CodeConflict, err, "another process uses the pool in %s", p.cfg.Dir)
 	}
 	return nil
 }
 
 // guard lets nobody but root list a directory, and only OwnerGID pass through it.
-func (d *Driver) guard(dir string) error {
+func (p *pool) guard(dir string) error {
 	mode := os.FileMode(0o711)
-	if d.cfg.OwnerGID != 0 {
+	if p.cfg.OwnerGID != 0 {
 		mode = 0o710
 	}
-	if err := os.Chown(dir, 0, d.cfg.OwnerGID); err != nil {
+	if err := os.Chown(dir, 0, p.cfg.OwnerGID); err != nil {
 		return fmt.Errorf("guard directory: %w", err)
 	}
 	return os.Chmod(dir, mode)
 }
 
 // isDirect says whether trees are made in Dir itself. An image that is there holds trees, so it is used in any case.
-func (d *Driver) isDirect() (bool, error) {
-	_, err := os.Stat(filepath.Join(d.cfg.Dir, imageName))
+func (p *pool) isDirect() (bool, error) {
+	_, err := os.Stat(filepath.Join(p.cfg.Dir, imageName))
 	if err == nil {
 		return false, nil
 	}
@@ -150,34 +154,34 @@ func (d *Driver) isDirect() (bool, error) {
 		return false, err
 	}
 	var st unix.Statfs_t
-	if err := unix.Statfs(d.cfg.Dir, &st); err != nil {
-		return false, fmt.Errorf("statfs %s: %w", d.cfg.Dir, err)
+	if err := unix.Statfs(p.cfg.Dir, &st); err != nil {
+		return false, fmt.Errorf("statfs %s: %w", p.cfg.Dir, err)
 	}
 	return st.Type == unix.BTRFS_SUPER_MAGIC, nil
 }
 
 // openDirect mounts Dir's own directory of trees on the mount point: the trees are then nosuid and nodev there too.
-func (d *Driver) openDirect() error {
-	trees := filepath.Join(d.cfg.Dir, treesDir)
-	for _, dir := range []string{trees, d.mnt} {
+func (p *pool) openDirect() error {
+	trees := filepath.Join(p.cfg.Dir, treesDir)
+	for _, dir := range []string{trees, p.mnt} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			return err
 		}
 	}
-	if d.cfg.MaxBytes != 0 {
-		d.cfg.Logger.Warn("pool is on the host's own btrfs: its size limit is not enforced", "dir", d.cfg.Dir)
+	if p.cfg.MaxBytes != 0 {
+		p.cfg.Logger.Warn("pool is on the host's own btrfs: its size limit is not enforced", "dir", p.cfg.Dir)
 	}
-	mounts, err := mountsAt(d.mnt)
+	mounts, err := mountsAt(p.mnt)
 	if err != nil {
 		return err
 	}
 	if len(mounts) == 0 {
-		return mountBind(trees, d.mnt)
+		return mountBind(trees, p.mnt)
 	}
-	if !sameFile(trees, d.mnt) {
-		return d.foreignMount(mounts)
+	if !sameFile(trees, p.mnt) {
+		return p.foreignMount(mounts)
 	}
-	return remountBind(d.mnt)
+	return remountBind(p.mnt)
 }
 
 func sameFile(a, b string) bool {
@@ -186,38 +190,38 @@ func sameFile(a, b string) bool {
 	return errA == nil && errB == nil && os.SameFile(x, y)
 }
 
-func (d *Driver) foreignMount(mounts []mountPoint) error {
+func (p *pool) foreignMount(mounts []mountPoint) error {
 	top := mounts[len(mounts)-1]
-	return core.Errorf(core.CodeConflict, "%s is already mounted, and not with this pool (%s, %s)", d.mnt, top.fsType, top.source)
+	return core.Errorf(core.CodeConflict, "%s is already mounted, and not with this pool (%s, %s)", p.mnt, top.fsType, top.source)
 }
 
-func (d *Driver) openImage(ctx context.Context) error {
-	if err := os.Mkdir(d.mnt, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+func (p *pool) openImage(ctx context.Context) error {
+	if err := os.Mkdir(p.mnt, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	mounts, err := mountsAt(d.mnt)
+	mounts, err := mountsAt(p.mnt)
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(d.cfg.Dir, imageName)); err != nil && len(mounts) > 0 {
-		return d.foreignMount(mounts)
+	if _, err := os.Stat(filepath.Join(p.cfg.Dir, imageName)); err != nil && len(mounts) > 0 {
+		return p.foreignMount(mounts)
 	}
-	d.warnCopyOnWrite()
-	if d.image, err = openImage(ctx, d.cfg); err != nil {
+	p.warnCopyOnWrite()
+	if p.image, err = openImage(ctx, p.cfg); err != nil {
 		return err
 	}
-	loop, err := findLoop(d.image)
+	loop, err := findLoop(p.image)
 	if err != nil {
 		return err
 	}
 	if len(mounts) > 0 {
 		if loop == nil || mounts[len(mounts)-1].source != loop.path() {
-			return errors.Join(d.foreignMount(mounts), closeLoop(loop))
+			return errors.Join(p.foreignMount(mounts), closeLoop(loop))
 		}
 		return closeLoop(loop)
 	}
 	if loop == nil {
-		if loop, err = attachLoop(d.image); err != nil {
+		if loop, err = attachLoop(p.image); err != nil {
 			return err
 		}
 	}
@@ -228,31 +232,31 @@ func (d *Driver) openImage(ctx context.Context) error {
 	if err := loop.followImage(); err != nil {
 		return err
 	}
-	return mountPool(loop.path(), d.mnt)
+	return mountPool(loop.path(), p.mnt)
 }
 
 // warnCopyOnWrite tells about hosts where blocks set aside don't help: a filesystem that never overwrites in place takes
 // new ones for every write.
-func (d *Driver) warnCopyOnWrite() {
+func (p *pool) warnCopyOnWrite() {
 	const zfs, bcachefs = 0x2fc12fc1, 0xca451a4e
 	var st unix.Statfs_t
-	if unix.Statfs(d.cfg.Dir, &st) != nil {
+	if unix.Statfs(p.cfg.Dir, &st) != nil {
 		return
 	}
 	if st.Type == zfs || st.Type == bcachefs || st.Type == unix.BTRFS_SUPER_MAGIC {
-		d.cfg.Logger.Warn("pool image lies on a copy-on-write filesystem: if the host's disk fills up, sandboxes may see i/o errors",
-			"dir", d.cfg.Dir)
+		p.cfg.Logger.Warn("pool image lies on a copy-on-write filesystem: if the host's disk fills up, sandboxes may see i/o errors",
+			"dir", p.cfg.Dir)
 	}
 }
 
 // checkWritable refuses a pool that the kernel made read-only after an error.
-func (d *Driver) checkWritable() error {
+func (p *pool) checkWritable() error {
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(d.root.Fd()), &st); err != nil {
+	if err := unix.Fstatfs(int(p.root.Fd()), &st); err != nil {
 		return fmt.Errorf("statfs pool: %w", err)
 	}
 	if st.Type != unix.BTRFS_SUPER_MAGIC {
-		return core.Errorf(core.CodeConflict, "%s is not a btrfs", d.mnt)
+		return core.Errorf(core.CodeConflict, "%s is not a btrfs", p.mnt)
 	}
 	if st.Flags&unix.ST_RDONLY != 0 {
 		return core.Errorf(core.CodeUnavailable, "the pool is read-only, since the kernel found an error in it: see dmesg")
@@ -261,20 +265,20 @@ func (d *Driver) checkWritable() error {
 }
 
 // makeDirs makes the directories that hold trees, and commits them, so that a tree made later has a place in any case.
-func (d *Driver) makeDirs() error {
-	if err := d.guard(d.mnt); err != nil {
+func (p *pool) makeDirs() error {
+	if err := p.guard(p.mnt); err != nil {
 		return err
 	}
 	for _, kind := range kinds() {
-		dir := filepath.Join(d.mnt, string(kind))
+		dir := filepath.Join(p.mnt, string(kind))
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		if err := d.guard(dir); err != nil {
+		if err := p.guard(dir); err != nil {
 			return err
 		}
 	}
-	return commit(int(d.root.Fd()))
+	return commit(int(p.root.Fd()))
 }
 
 func kinds() []disk.Kind {
@@ -282,11 +286,11 @@ func kinds() []disk.Kind {
 }
 
 // release closes what the process holds. Mount and loop device stay.
-func (d *Driver) release() {
-	for _, f := range []*os.File{d.root, d.image, d.lock} {
+func (p *pool) release() {
+	for _, f := range []*os.File{p.root, p.image, p.lock} {
 		if f != nil {
 			_ = f.Close()
 		}
 	}
-	d.root = nil
+	p.root = nil
 }

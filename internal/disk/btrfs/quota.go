@@ -20,43 +20,43 @@ import (
 
 // openQuotas finds out whether limits can be enforced, and switches simple quotas on in a pool of ours. On a btrfs of the
 // host's that is the operator's to decide.
-func (d *Driver) openQuotas() error {
-	info, err := filesystemInfo(int(d.root.Fd()))
+func (p *pool) openQuotas() error {
+	info, err := filesystemInfo(int(p.root.Fd()))
 	if err != nil {
 		return fmt.Errorf("look at pool: %w", err)
 	}
-	d.sysfs = filepath.Join("/sys/fs/btrfs", uuidString(info.fsid))
-	if _, err := os.Stat(d.sysfs); err != nil {
-		d.caps.QuotaReason = "disk limits are not enforced: /sys/fs/btrfs is not visible here; mount sysfs"
+	p.sysfs = filepath.Join("/sys/fs/btrfs", uuidString(info.fsid))
+	if _, err := os.Stat(p.sysfs); err != nil {
+		p.caps.QuotaReason = "disk limits are not enforced: /sys/fs/btrfs is not visible here; mount sysfs"
 		return nil
 	}
-	mode := d.quotaMode()
-	if mode == "" && d.image != nil {
-		err := enableSimpleQuotas(int(d.root.Fd()))
+	mode := p.quotaMode()
+	if mode == "" && p.image != nil {
+		err := enableSimpleQuotas(int(p.root.Fd()))
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {
-			d.caps.QuotaReason = "disk limits are not enforced: the kernel has no simple quotas of btrfs; Linux 6.7 or later has them"
+			p.caps.QuotaReason = "disk limits are not enforced: the kernel has no simple quotas of btrfs; Linux 6.7 or later has them"
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("enable simple quotas: %w", err)
 		}
-		mode = d.quotaMode()
+		mode = p.quotaMode()
 	}
 	switch {
 	case mode == "squota":
-		d.caps.Quota = true
-	case d.image == nil:
-		d.caps.QuotaReason = "disk limits are not enforced: the data directory is on a btrfs of the host without simple quotas; " +
+		p.caps.Quota = true
+	case p.image == nil:
+		p.caps.QuotaReason = "disk limits are not enforced: the data directory is on a btrfs of the host without simple quotas; " +
 			"\"btrfs quota enable --simple\" on it switches them on"
 	default:
-		d.caps.QuotaReason = fmt.Sprintf("disk limits are not enforced: the pool's quotas are in mode %q", mode)
+		p.caps.QuotaReason = fmt.Sprintf("disk limits are not enforced: the pool's quotas are in mode %q", mode)
 	}
 	return nil
 }
 
 // quotaMode returns "squota", "qgroup", or nothing while quotas are off.
-func (d *Driver) quotaMode() string {
-	b, err := os.ReadFile(filepath.Join(d.sysfs, "qgroups", "mode"))
+func (p *pool) quotaMode() string {
+	b, err := os.ReadFile(filepath.Join(p.sysfs, "qgroups", "mode"))
 	if err != nil {
 		return ""
 	}
@@ -74,8 +74,8 @@ func uuidString(b [16]byte) string {
 
 // written returns what a subvolume keeps of its own writes: extents that have been written, and those that are reserved
 // for data still in the page cache.
-func (d *Driver) written(subvolume uint64) (disk.Usage, error) {
-	dir := filepath.Join(d.sysfs, "qgroups", "0_"+strconv.FormatUint(subvolume, 10))
+func (p *pool) written(subvolume uint64) (disk.Usage, error) {
+	dir := filepath.Join(p.sysfs, "qgroups", "0_"+strconv.FormatUint(subvolume, 10))
 	var sum int64
 	for _, name := range []string{"referenced", "rsv_data"} {
 		n, err := readNumber(filepath.Join(dir, name))

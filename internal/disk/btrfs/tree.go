@@ -27,16 +27,18 @@ func (d *Driver) begin(ctx context.Context, refs ...disk.Ref) (end func(), err e
 		return nil, failure(err, "begin")
 	}
 	d.mu.RLock()
-	if d.root == nil {
+	if d.pool.root == nil {
 		d.mu.RUnlock()
 		return nil, core.Errorf(core.CodeUnavailable, "the node is shutting down")
 	}
 	return d.mu.RUnlock, nil
 }
 
-func (d *Driver) kindPath(kind disk.Kind) string { return filepath.Join(d.mnt, string(kind)) }
+func (d *Driver) kindPath(kind disk.Kind) string { return filepath.Join(d.pool.mnt, string(kind)) }
 
-func (d *Driver) treePath(ref disk.Ref) string { return filepath.Join(d.mnt, string(ref.Kind), ref.ID) }
+func (d *Driver) treePath(ref disk.Ref) string {
+	return filepath.Join(d.pool.mnt, string(ref.Kind), ref.ID)
+}
 
 // openKind opens the directory that holds trees of a kind.
 func (d *Driver) openKind(kind disk.Kind) (*os.File, error) { return os.Open(d.kindPath(kind)) }
@@ -62,7 +64,7 @@ func (d *Driver) openTree(ref disk.Ref) (*os.File, error) {
 }
 
 // Capabilities says what can be done here.
-func (d *Driver) Capabilities() disk.Capabilities { return d.caps }
+func (d *Driver) Capabilities() disk.Capabilities { return d.pool.caps }
 
 // Create makes an empty writable tree.
 func (d *Driver) Create(ctx context.Context, ref disk.Ref) (string, error) {
@@ -92,8 +94,8 @@ func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOp
 	if opts.LimitBytes < 0 {
 		return "", core.Errorf(core.CodeInvalid, "a limit is negative")
 	}
-	if opts.LimitBytes > 0 && !d.caps.Quota {
-		return "", core.Errorf(core.CodeUnsupported, "%s", d.caps.QuotaReason)
+	if opts.LimitBytes > 0 && !d.pool.caps.Quota {
+		return "", core.Errorf(core.CodeUnsupported, "%s", d.pool.caps.QuotaReason)
 	}
 	source, err := d.openTree(from)
 	if err != nil {
@@ -199,13 +201,13 @@ func (d *Driver) Usage(ctx context.Context, ref disk.Ref) (disk.Usage, error) {
 		return disk.Usage{}, failure(err, "open tree")
 	}
 	defer tree.Close()
-	if !d.caps.Quota {
+	if !d.pool.caps.Quota {
 		return disk.Usage{WrittenBytes: -1}, nil
 	}
 	info, err := subvolumeInfo(int(tree.Fd()))
 	if err != nil {
 		return disk.Usage{}, failure(err, "look at tree")
 	}
-	u, err := d.written(info.treeID)
+	u, err := d.pool.written(info.treeID)
 	return u, failure(err, "usage")
 }

@@ -20,33 +20,33 @@ func (d *Driver) Close() error {
 	d.tending.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.root == nil {
+	if d.pool.root == nil {
 		return nil
 	}
-	err := commit(int(d.root.Fd()))
-	d.release()
+	err := commit(int(d.pool.root.Fd()))
+	d.pool.release()
 	return failure(err, "close pool")
 }
 
 // Unmount closes the driver and takes its trees out of the host's sight, as the function Unmount does.
 func (d *Driver) Unmount(ctx context.Context) error {
-	return errors.Join(d.Close(), Unmount(ctx, d.cfg.Dir))
+	return errors.Join(d.Close(), Unmount(ctx, d.pool.cfg.Dir))
 }
 
 // Unmount takes the trees of a directory out of the host's sight: no mount and no loop device is left, the image stays. It
 // needs no healthy pool, and fails with conflict while a driver has it open or anything uses a tree. It is idempotent.
 func Unmount(ctx context.Context, dir string) error {
-	d := &Driver{cfg: Config{Dir: dir}}
-	defer d.release()
-	err := d.lockDir()
+	p := &pool{cfg: Config{Dir: dir}}
+	defer p.release()
+	err := p.lockDir()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
-		err = unmountAll(d.mnt)
+		err = unmountAll(p.mnt)
 	}
 	if err == nil {
-		err = waitDetached(ctx, filepath.Join(d.cfg.Dir, imageName))
+		err = waitDetached(ctx, filepath.Join(p.cfg.Dir, imageName))
 	}
 	return failure(err, "unmount pool")
 }
