@@ -43,7 +43,7 @@ func clone(t *testing.T, d *btrfs.Driver, id string, limit int64) string {
 	return path
 }
 
-// write writes n MiB that don't compress to a file, and syncs each.
+// write writes n MiB that don't compress to a file, and syncs it now and then.
 func write(path string, n int) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
 	if err != nil {
@@ -56,15 +56,18 @@ func write(path string, n int) error {
 		seed = seed*1664525 + 1013904223
 		block[i] = byte(seed >> 24)
 	}
-	for range n {
+	for i := range n {
 		if _, err := f.Write(block); err != nil {
 			return err
+		}
+		if i%8 != 7 {
+			continue
 		}
 		if err := f.Sync(); err != nil {
 			return err
 		}
 	}
-	return nil
+	return f.Sync()
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -128,12 +131,15 @@ func fillDisk(t *testing.T, dir string) (stop func()) {
 	wg.Go(func() {
 		defer f.Close()
 		block := make([]byte, 64<<10)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
 		for !done.Load() {
 			if _, err := f.Write(block); errors.Is(err, unix.ENOSPC) {
 				if err := f.Sync(); err != nil && !errors.Is(err, unix.ENOSPC) {
 					t.Errorf("filler: %v", err)
 				}
 				once.Do(func() { close(full) })
+				<-tick.C
 			}
 		}
 	})
@@ -146,7 +152,7 @@ func TestHostDiskFull(t *testing.T) {
 	needRoot(t)
 	for _, fsType := range []string{"ext4", "tmpfs"} {
 		t.Run(fsType, func(t *testing.T) {
-			dir := host(t, fsType, 900*mib)
+			dir := host(t, fsType, 640*mib)
 			pool := filepath.Join(dir, "pool")
 			removePool(t, pool)
 			d := open(t, btrfs.Config{Dir: pool, GrowStep: 256 * mib, MinHostFree: 64 * mib})
@@ -158,7 +164,7 @@ func TestHostDiskFull(t *testing.T) {
 			var wg sync.WaitGroup
 			for _, path := range paths {
 				wg.Go(func() {
-					for i := range 3 {
+					for i := range 2 {
 						file := filepath.Join(path, fmt.Sprint(i))
 						if err := write(file, 600); !errors.Is(err, unix.ENOSPC) {
 							t.Errorf("writing more than there is: got %v, want ENOSPC", err)
