@@ -65,7 +65,8 @@ func (e *execution) watch(exited <-chan syscall.WaitStatus) {
 func (e *execution) finish(st syscall.WaitStatus, end time.Time) {
 	e.mu.Lock()
 	switch {
-	case st.Signaled() && st.Signal() == syscall.SIGKILL && e.reason != "":
+	case e.reason != "":
+		// Whatever the status is: a shell may return by itself because its child was killed a moment before it.
 		e.outcome = e.reason
 	case st.Signaled():
 		e.outcome, e.signal = core.OutcomeSignaled, signalName(st.Signal())
@@ -129,19 +130,26 @@ func (e *execution) processes() int {
 	return len(pids)
 }
 
-// kill kills the whole group. If the leader is still alive, reason becomes its outcome.
+// kill kills the whole group. If the leader has not ended by then, reason becomes its outcome.
 func (e *execution) kill(reason core.Outcome) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.group == nil {
 		return
 	}
-	if e.reason == "" {
+	if e.reason == "" && !hasEnded(e.pid) {
 		e.reason = reason
 	}
 	if err := e.group.kill(); err != nil {
 		e.srv.log.Warn("kill group", "exec_id", e.id, "err", err)
 	}
+}
+
+// hasEnded reports whether a child of ours has ended, whether or not it has been waited for.
+func hasEnded(pid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err != nil || info.Signo != 0
 }
 
 // send sends a signal to the whole group.
