@@ -28,7 +28,7 @@ func prepareArchives(cfg BootstrapConfig) error {
 	if err != nil {
 		return fmt.Errorf("hand over the cache: %w", err)
 	}
-	if err := os.Chmod(archives, 0o755); err != nil { //nolint:gosec // G302: _apt reads it; WorkDir keeps others out.
+	if err := os.Chmod(archives, 0o755); err != nil { // _apt reads it; WorkDir keeps others out.
 		return fmt.Errorf("hand over the cache: %w", err)
 	}
 	return nil

@@ -51,17 +51,18 @@ func TestArchives(t *testing.T) {
 func TestLockWorkDir(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "work")
-	unlock, err := lockWorkDir(t.Context(), dir)
+	unlock, err := lockWorkDir(t.Context(), dir, func() { t.Error("waits for nobody") })
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*lockInterval)
 	defer cancel()
-	if _, err := lockWorkDir(ctx, dir); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a second lock gives %v", err)
+	waits := 0
+	if _, err := lockWorkDir(ctx, dir, func() { waits++ }); !errors.Is(err, context.DeadlineExceeded) || waits != 1 {
+		t.Errorf("a second lock gives %v and says %d times that it waits", err, waits)
 	}
 	unlock()
-	again, err := lockWorkDir(t.Context(), dir)
+	again, err := lockWorkDir(t.Context(), dir, func() { t.Error("waits for nobody") })
 	if err != nil {
 		t.Fatal(err)
 	}

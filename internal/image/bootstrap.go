@@ -22,8 +22,11 @@ type BootstrapConfig struct {
 	OwnerUID int
 	// WorkDir keeps downloaded packages from one bootstrap to the next, in "archives". Only root may be able to write there.
 	WorkDir string
-	// Mirror and Suite, given together, replace the host's apt sources. Mirror is a Debian or Ubuntu archive, Suite a codename.
-	Mirror, Suite string
+	// Mirror replaces the host's apt sources: an archive that has all packages, updates included. Empty means the host's.
+	Mirror string
+	// Suite is the codename of a release of the host's distribution; empty means the host's own release. Another one is
+	// fetched from Mirror or else from the distribution's public mirrors.
+	Suite string
 	// Progress hears of each step; nil if nobody listens. It is called from other goroutines, one at a time, and must be quick.
 	Progress func(step string, percent int)
 	Logger   *slog.Logger
@@ -71,8 +74,7 @@ func Bootstrap(ctx context.Context, cfg BootstrapConfig) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	cfg.Progress("waiting for another template to be made", 0)
-	unlock, err := lockWorkDir(ctx, cfg.WorkDir)
+	unlock, err := lockWorkDir(ctx, cfg.WorkDir, func() { cfg.Progress("waiting for another template to be made", 0) })
 	if err != nil {
 		return Result{}, wrapContext(ctx, core.Wrap(core.CodeInternal, err, "the cache of packages can't be used"))
 	}
@@ -107,30 +109,42 @@ func Bootstrap(ctx context.Context, cfg BootstrapConfig) (Result, error) {
 // newJob decides which repositories a tree is made from.
 func newJob(cfg BootstrapConfig, r recipe, h host) (job, error) {
 	j := job{distribution: h.distribution, arch: h.arch, sources: h.sources, options: h.options, recipe: r}
-	switch {
-	case (cfg.Mirror == "") != (cfg.Suite == ""):
-		return job{}, core.Invalid("mirror", "a mirror and a suite are given together or not at all")
-	case cfg.Mirror != "":
-		id := "debian"
-		if _, err := os.Stat(debianKeyring); err != nil || (h.known && h.distribution.id == "ubuntu") {
-			id = "ubuntu"
+	if !h.known && (cfg.Mirror == "" || cfg.Suite == "") {
+		return job{}, core.Errorf(core.CodeUnsupported,
+			"this host is neither Debian nor Ubuntu: name a mirror and a suite, or use `shoal template import`")
+	}
+	if cfg.Suite != "" && cfg.Suite != h.distribution.codename {
+		id := h.distribution.id
+		if !h.known {
+			id = likelyDistribution()
 		}
 		j.distribution, _ = newDistribution(id, cfg.Suite)
-		j.sources = []source{{URI: cfg.Mirror, Suite: cfg.Suite, Components: j.distribution.public(h.arch)[0].Components}}
-		if err := j.sources[0].check(); err != nil {
-			return job{}, core.Wrap(core.CodeInvalid, err, "the mirror or suite is malformed")
-		}
-	case !h.known:
-		return job{}, core.Errorf(core.CodeUnsupported,
-			"this host is neither Debian nor Ubuntu: name a mirror and suite, or use `shoal template import`")
+		j.sources = nil
+	}
+	switch {
+	case cfg.Mirror != "":
+		j.sources = []source{{URI: cfg.Mirror, Suite: j.distribution.codename, Components: j.distribution.public(h.arch)[0].Components}}
 	case len(j.sources) == 0:
-		j.sources = h.distribution.public(h.arch)
+		j.sources = j.distribution.public(h.arch)
+	}
+	for _, s := range j.sources {
+		if err := s.check(); err != nil {
+			return job{}, core.Wrap(core.CodeInvalid, err, "the mirror or suite for templates is malformed")
+		}
 	}
 	if _, err := os.Stat(j.distribution.keyring); err != nil {
 		return job{}, core.Wrap(core.CodeUnsupported, err, "the keys of %s are missing: install %s", j.distribution.id,
 			map[string]string{"debian": "debian-archive-keyring", "ubuntu": "ubuntu-keyring"}[j.distribution.id])
 	}
 	return j, nil
+}
+
+// likelyDistribution guesses whose archive a mirror is from the keys that the host has.
+func likelyDistribution() string {
+	if _, err := os.Stat(debianKeyring); err == nil {
+		return "debian"
+	}
+	return "ubuntu"
 }
 
 // prepareDirs hands the tree's directory and the cache of packages to the jail's root.
@@ -145,7 +159,7 @@ func prepareDirs(cfg BootstrapConfig) error {
 	if err := os.Chown(cfg.Dir, cfg.OwnerUID, cfg.OwnerUID); err != nil {
 		return fmt.Errorf("hand over the directory: %w", err)
 	}
-	if err := os.Chmod(cfg.Dir, 0o755); err != nil { //nolint:gosec // G302: a root directory; its parents guard it.
+	if err := os.Chmod(cfg.Dir, 0o755); err != nil { // a root directory; its parents guard it.
 		return fmt.Errorf("hand over the directory: %w", err)
 	}
 	return prepareArchives(cfg)

@@ -69,7 +69,7 @@ type entry struct {
 
 // listing collects a tree's entries. Only the walk appends; each hashing goroutine writes to its own entry.
 type listing struct {
-	ctx      context.Context //nolint:containedctx // It lives for one call of Digest.
+	ctx      context.Context // It lives for one call of Digest.
 	ownerUID int64
 	group    *errgroup.Group
 	entries  []*entry
@@ -217,7 +217,7 @@ func (l *listing) sum() core.TreeInfo {
 		kind, size, content := letter(e.stat.Mode), int64(0), e.content
 		switch kind {
 		case 'c', 'b':
-			content = fmt.Sprintf("%d:%d", unix.Major(uint64(e.stat.Rdev)), unix.Minor(uint64(e.stat.Rdev)))
+			content = fmt.Sprintf("%d:%d", unix.Major(e.stat.Rdev), unix.Minor(e.stat.Rdev))
 		case 'f':
 			size = e.stat.Size
 			if e.stat.Nlink > 1 {

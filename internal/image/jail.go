@@ -74,7 +74,7 @@ func (j jail) runOnThread(ctx context.Context, argv, env []string, output io.Wri
 	if err := j.prepare(); err != nil {
 		return fmt.Errorf("prepare the jail: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // G204: argv is built here from a fixed recipe.
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) // argv is built here from a fixed recipe.
 	cmd.Env = env
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = output, output
@@ -121,7 +121,7 @@ func (j jail) prepare() error {
 	}
 	for name, fd := range sources {
 		at := filepath.Join(inJail, name)
-		if err := os.Mkdir(at, 0o755); err != nil { //nolint:gosec // G301: the jail's root is another user.
+		if err := os.Mkdir(at, 0o755); err != nil { // the jail's root is another user.
 			return fmt.Errorf("make a mount point: %w", err)
 		}
 		if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", fd), at, "", unix.MS_BIND, ""); err != nil {
@@ -130,11 +130,11 @@ func (j jail) prepare() error {
 	}
 	for name, data := range j.files {
 		at := filepath.Join(inJail, name)
-		if err := os.WriteFile(at, data, 0o644); err != nil { //nolint:gosec // G306: read by another user, seen by no other.
+		if err := os.WriteFile(at, data, 0o644); err != nil { // read by another user, seen by no other.
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 		// The umask of the server must not decide whether the jail can read it.
-		if err := os.Chmod(at, 0o755); err != nil { //nolint:gosec // G302: as above; some of them are programs.
+		if err := os.Chmod(at, 0o755); err != nil { // as above; some of them are programs.
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 const lockInterval = 200 * time.Millisecond
 
 // lockWorkDir waits until no other bootstrap, of this process or another, uses the cache: apt would fail at once. The kernel
-// unlocks if this process dies.
-func lockWorkDir(ctx context.Context, dir string) (unlock func(), err error) {
+// unlocks if this process dies. waiting is called once if it has to wait.
+func lockWorkDir(ctx context.Context, dir string, waiting func()) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
@@ -26,7 +26,7 @@ func lockWorkDir(ctx context.Context, dir string) (unlock func(), err error) {
 	}
 	look := time.NewTicker(lockInterval)
 	defer look.Stop()
-	for {
+	for first := true; ; first = false {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return func() { _ = f.Close() }, nil
@@ -34,6 +34,9 @@ func lockWorkDir(ctx context.Context, dir string) (unlock func(), err error) {
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			_ = f.Close()
 			return nil, fmt.Errorf("lock the cache: %w", err)
+		}
+		if first {
+			waiting()
 		}
 		select {
 		case <-ctx.Done():

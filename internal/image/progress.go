@@ -24,11 +24,10 @@ type progress struct {
 	fetched, configured, total int
 }
 
-var (
-	newlyInstalled = regexp.MustCompile(`^\d+ upgraded, (\d+) newly installed`)
-	// maxLine bounds a line without an end.
-	maxLine = 16 << 10
-)
+// maxLine bounds a line without an end.
+const maxLine = 16 << 10
+
+var newlyInstalled = regexp.MustCompile(`^\d+ upgraded, (\d+) newly installed`)
 
 // Write takes a piece of output. It never fails.
 func (p *progress) Write(data []byte) (int, error) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -152,8 +154,8 @@ func TestNewJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newJob(BootstrapConfig{Mirror: "http://x"}, r, host{}); !core.IsCode(err, core.CodeInvalid) {
-		t.Errorf("a mirror without a suite gives %v", err)
+	if _, err := newJob(BootstrapConfig{Mirror: "http://x"}, r, host{}); !core.IsCode(err, core.CodeUnsupported) {
+		t.Errorf("a mirror without a suite on an unknown host gives %v", err)
 	}
 	if _, err := newJob(BootstrapConfig{}, r, host{}); !core.IsCode(err, core.CodeUnsupported) {
 		t.Errorf("an unknown host gives %v", err)
@@ -175,5 +177,47 @@ func TestQuote(t *testing.T) {
 		if err != nil || string(out) != word {
 			t.Errorf("%q comes back as %q, %v", word, out, err)
 		}
+	}
+}
+
+func TestNewJobSources(t *testing.T) {
+	t.Parallel()
+	keyring := filepath.Join(t.TempDir(), "keyring.gpg")
+	if err := os.WriteFile(keyring, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := distribution{id: "debian", codename: "bookworm", keyring: keyring}
+	own := []source{{URI: "http://own.example/debian", Suite: "bookworm", Components: []string{"main"}}}
+	tests := []struct {
+		name string
+		cfg  BootstrapConfig
+		have []source
+		want []string
+	}{
+		{"the host's own", BootstrapConfig{}, own, []string{"http://own.example/debian bookworm"}},
+		{"the host's release, named", BootstrapConfig{Suite: "bookworm"}, own, []string{"http://own.example/debian bookworm"}},
+		{"none of its own", BootstrapConfig{}, nil, []string{
+			"http://deb.debian.org/debian bookworm", "http://deb.debian.org/debian bookworm-updates",
+			"http://deb.debian.org/debian-security bookworm-security",
+		}},
+		{"a mirror", BootstrapConfig{Mirror: "http://near.example/debian"}, own, []string{"http://near.example/debian bookworm"}},
+	}
+	for _, test := range tests {
+		j, err := newJob(test.cfg, recipe{}, host{known: true, distribution: d, arch: "amd64", sources: test.have})
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		var got []string
+		for _, s := range j.sources {
+			got = append(got, s.URI+" "+s.Suite)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: %s", test.name, diff)
+		}
+	}
+	bad := BootstrapConfig{Mirror: "http://x y"}
+	if _, err := newJob(bad, recipe{}, host{known: true, distribution: d}); !core.IsCode(err, core.CodeInvalid) {
+		t.Errorf("a malformed mirror gives %v", err)
 	}
 }

@@ -30,7 +30,7 @@ func (h host) dataStat(opts Options) (st unix.Statfs_t, kind, at string, err err
 	if err != nil {
 		return st, "", at, err
 	}
-	kind = filesystems()[int64(st.Type)] //nolint:unconvert // Its type differs between architectures.
+	kind = filesystems()[st.Type]
 	if kind == "" {
 		kind = fmt.Sprintf("type %#x", st.Type)
 	}
@@ -44,7 +44,7 @@ func checkDataDir(_ context.Context, h host, opts Options) Check {
 	if err != nil {
 		return Check{name, Fail, at + " can't be looked at: " + err.Error(), "nothing can be kept", "choose another with --data-dir"}
 	}
-	free := int64(st.Bavail) * int64(st.Bsize) //nolint:gosec,unconvert // G115: sizes of real disks fit.
+	free := int64(st.Bavail) * st.Bsize
 	found := fmt.Sprintf("%s on %s, %.1f GiB free", opts.DataDir, kind, float64(free)/gib)
 	const choose = "choose a directory on a local disk with --data-dir"
 	switch {
