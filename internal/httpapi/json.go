@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,14 +65,7 @@ func decodeJSON(data []byte, out any) error {
 		return core.Invalid("body", "there is something after the end of the JSON value")
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			field := wrong.Field
-			if field == "" {
-				field = "body"
-			}
-			return core.Invalid(field, "%s is not %s", field, typeWords(wrong.Type))
-		}
-		return core.Wrap(core.CodeInvalid, err, "the body has a value that is not understood, such as broken base64")
+		return core.Wrap(core.CodeInvalid, err, "the body is not understood")
 	}
 	return nil
 }
@@ -85,40 +79,66 @@ func checkValue(d *json.Decoder, t reflect.Type, at string, depth int) error {
 	if err != nil {
 		return core.Invalid("body", "the body is not well-formed JSON")
 	}
-	for t != nil && t.Kind() == reflect.Pointer {
+	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	name := fieldName(at)
 	switch token {
 	case nil:
-		return core.Invalid(fieldName(at), "%s is null: leave it out instead", fieldName(at))
+		return core.Invalid(name, "%s is null: leave it out instead", name)
 	case json.Delim('{'):
+		if t.Kind() != reflect.Struct && t.Kind() != reflect.Map {
+			return core.Invalid(name, "%s is not %s", name, typeWords(t))
+		}
 		return checkObject(d, t, at, depth)
 	case json.Delim('['):
-		var item reflect.Type
-		if t != nil && t.Kind() == reflect.Slice {
-			item = t.Elem()
+		if t.Kind() != reflect.Slice || isBytes(t) {
+			return core.Invalid(name, "%s is not %s", name, typeWords(t))
 		}
 		for i := 0; d.More(); i++ {
-			if err := checkValue(d, item, fmt.Sprintf("%s[%d]", at, i), depth+1); err != nil {
+			if err := checkValue(d, t.Elem(), fmt.Sprintf("%s[%d]", at, i), depth+1); err != nil {
 				return err
 			}
 		}
 		return closing(d)
 	}
-	if depth == 0 {
-		return core.Invalid("body", "the body is not a JSON object")
+	if !fits(token, t) {
+		return core.Invalid(name, "%s is not %s", name, typeWords(t))
 	}
 	return nil
 }
 
+// fits reports whether a type can hold a string, number or boolean.
+func fits(token json.Token, t reflect.Type) bool {
+	switch v := token.(type) {
+	case string:
+		if isBytes(t) {
+			_, err := base64.StdEncoding.DecodeString(v)
+			return err == nil
+		}
+		return t.Kind() == reflect.String
+	case json.Number:
+		if t.Kind() == reflect.Float64 {
+			_, err := v.Float64()
+			return err == nil
+		}
+		_, err := v.Int64()
+		return err == nil && (t.Kind() == reflect.Int || t.Kind() == reflect.Int64)
+	case bool:
+		return t.Kind() == reflect.Bool
+	}
+	return false
+}
+
+func isBytes(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8
+}
+
 // checkObject walks the rest of an object.
 func checkObject(d *json.Decoder, t reflect.Type, at string, depth int) error {
-	fields := map[string]reflect.Type(nil)
-	var item reflect.Type
-	if t != nil && t.Kind() == reflect.Struct {
+	var fields map[string]reflect.Type
+	if t.Kind() == reflect.Struct {
 		fields = fieldTypes(t)
-	} else if t != nil && t.Kind() == reflect.Map {
-		item = t.Elem()
 	}
 	seen := map[string]bool{}
 	for d.More() {
@@ -135,11 +155,12 @@ func checkObject(d *json.Decoder, t reflect.Type, at string, depth int) error {
 			return core.Invalid(name, "%s is given more than once", name)
 		}
 		seen[key] = true
-		next := item
-		if fields != nil {
-			if next, ok = fields[key]; !ok {
-				return core.Invalid(name, "unknown field %q", name)
-			}
+		next, known := fields[key]
+		if fields == nil {
+			next, known = t.Elem(), true
+		}
+		if !known {
+			return core.Invalid(name, "unknown field %q", name)
 		}
 		if err := checkValue(d, next, name, depth+1); err != nil {
 			return err
@@ -184,12 +205,12 @@ func typeWords(t reflect.Type) string {
 		return "true or false"
 	case reflect.Float64:
 		return "a number"
-	case reflect.Int, reflect.Int64, reflect.Uint16:
+	case reflect.Int, reflect.Int64:
 		return "a whole number that fits"
 	case reflect.Map, reflect.Struct:
 		return "an object"
 	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 {
+		if isBytes(t) {
 			return "a base64 string"
 		}
 		return "a list"

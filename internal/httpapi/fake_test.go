@@ -1,0 +1,432 @@
+package httpapi_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"shoal/internal/control"
+	"shoal/internal/core"
+	"shoal/internal/httpapi"
+	"shoal/internal/store"
+)
+
+const (
+	adminKey  = "admin-secret"
+	tenantKey = "tenant-secret"
+	otherKey  = "other-secret"
+)
+
+var epoch = time.Date(2026, 11, 29, 17, 0, 0, 0, time.UTC)
+
+// fakeControl is control in memory: sandboxes are records, processes are the few programs of process_test.go and files
+// are a map.
+type fakeControl struct {
+	mu        sync.Mutex
+	now       time.Time
+	ids       int
+	sandboxes []core.Sandbox
+	procs     map[core.SandboxID][]*process
+	files     map[core.SandboxID]*fakeFiles
+	events    map[core.TenantID][]core.Event
+	// oldest is the first event that is kept.
+	oldest int64
+	// changed is closed and renewed with every event.
+	changed chan struct{}
+
+	// ready is what Ready returns; fail, by method name, is what that method returns instead of working.
+	ready error
+	fail  map[string]error
+	// full makes creates fail as on a full node.
+	full bool
+}
+
+var _ httpapi.Control = (*fakeControl)(nil)
+
+func newFake() *fakeControl {
+	return &fakeControl{
+		now: epoch, procs: map[core.SandboxID][]*process{}, files: map[core.SandboxID]*fakeFiles{},
+		events: map[core.TenantID][]core.Event{}, changed: make(chan struct{}), fail: map[string]error{}, oldest: 1,
+	}
+}
+
+// id returns the next id: predictable, and of the right shape.
+func (f *fakeControl) id(letter string) string {
+	f.ids++
+	return fmt.Sprintf("%s%021d", letter, f.ids)
+}
+
+func (f *fakeControl) Authenticate(_ context.Context, secret string) (control.Principal, error) {
+	actor := func(id string) core.Actor { return core.Actor{Kind: "key", ID: id} }
+	switch secret {
+	case adminKey:
+		return control.Principal{Tenant: core.DefaultTenant, Actor: actor("k-admin"), Admin: true}, nil
+	case tenantKey:
+		return control.Principal{Tenant: "t1", Actor: actor("k-1")}, nil
+	case otherKey:
+		return control.Principal{Tenant: "t2", Actor: actor("k-2")}, nil
+	case "broken-store":
+		return control.Principal{}, errors.New("disk I/O error at /secret/path")
+	}
+	return control.Principal{}, core.Errorf(core.CodeUnauthenticated, "the API key is unknown or expired")
+}
+
+func (f *fakeControl) Ready(context.Context) error { return f.ready }
+
+func (f *fakeControl) event(p control.Principal, id core.SandboxID, kind core.EventType, data map[string]string) {
+	list := f.events[p.Tenant]
+	f.events[p.Tenant] = append(list, core.Event{
+		Seq: int64(len(list) + 1), Tenant: p.Tenant, Sandbox: id, Type: kind, At: f.now, Actor: p.Actor, Data: data,
+	})
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *fakeControl) CreateSandbox(_ context.Context, p control.Principal, spec core.SandboxSpec) (core.Sandbox, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fail["CreateSandbox"]; err != nil {
+		return core.Sandbox{}, err
+	}
+	if f.full {
+		return core.Sandbox{}, &core.Error{Code: core.CodeExhausted, Message: "no room for 512 MiB", RetryAfter: 1500 * time.Millisecond}
+	}
+	if spec.Template == "" {
+		spec.Template = "base"
+	}
+	if spec.Template != "base" {
+		return core.Sandbox{}, &core.Error{Code: core.CodeNotFound, Field: "template", Message: "no such template"}
+	}
+	for _, s := range f.sandboxes {
+		if spec.Name != "" && s.Name == spec.Name && s.Tenant == p.Tenant && s.State != core.StateDeleted {
+			return core.Sandbox{}, &core.Error{Code: core.CodeConflict, Field: "name", Message: "the name is taken"}
+		}
+	}
+	s := core.Sandbox{
+		ID: core.SandboxID(f.id("s")), Tenant: p.Tenant, Name: spec.Name, Template: "t000000000000000000001",
+		TemplateName: spec.Template, State: core.StateRunning, Incarnation: 1, Persistent: spec.Persistent,
+		Resources: spec.Resources, Env: spec.Env, Labels: spec.Labels, CreatedAt: f.now, StartedAt: f.now.Add(94 * time.Millisecond),
+	}
+	s.Resources.VCPUs = cmp.Or(s.Resources.VCPUs, 1)
+	s.Resources.MemoryBytes = cmp.Or(s.Resources.MemoryBytes, 512<<20)
+	s.Resources.DiskBytes = cmp.Or(s.Resources.DiskBytes, 4<<30)
+	if ttl := spec.TTL; ttl != 0 || !spec.Persistent {
+		s.ExpiresAt = f.now.Add(cmp.Or(ttl, time.Hour))
+	}
+	f.sandboxes = append([]core.Sandbox{s}, f.sandboxes...)
+	f.files[s.ID] = newFakeFiles()
+	f.event(p, s.ID, core.EventSandboxRunning, map[string]string{"template": spec.Template})
+	return s, nil
+}
+
+// find returns the index of a live sandbox; the caller holds mu.
+func (f *fakeControl) find(p control.Principal, ref string) (int, error) {
+	for i, s := range f.sandboxes {
+		if s.Tenant == p.Tenant && s.State != core.StateDeleted && (string(s.ID) == ref || s.Name == ref && ref != "") {
+			return i, nil
+		}
+	}
+	return -1, core.Errorf(core.CodeNotFound, "no such sandbox")
+}
+
+func (f *fakeControl) GetSandbox(_ context.Context, p control.Principal, ref string) (core.Sandbox, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fail["GetSandbox"]; err != nil {
+		return core.Sandbox{}, err
+	}
+	if f.fail["panic"] != nil {
+		panic("the store is gone: /secret/path")
+	}
+	i, err := f.find(p, ref)
+	if err != nil {
+		return core.Sandbox{}, err
+	}
+	return f.sandboxes[i], nil
+}
+
+func (f *fakeControl) ListSandboxes(_ context.Context, p control.Principal, filter store.SandboxFilter, page store.Page) ([]core.Sandbox, string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []core.Sandbox
+	for _, s := range f.sandboxes {
+		match := s.Tenant == p.Tenant && (filter.IncludeDeleted || s.State != core.StateDeleted)
+		match = match && (len(filter.States) == 0 || slices.Contains(filter.States, s.State))
+		for k, v := range filter.Labels {
+			match = match && s.Labels[k] == v
+		}
+		if match {
+			list = append(list, s)
+		}
+	}
+	return paged(list, page)
+}
+
+// paged cuts a page out of a list; the cursor is a number.
+func paged[T any](list []T, page store.Page) ([]T, string, error) {
+	from := 0
+	if page.Cursor != "" {
+		if _, err := fmt.Sscanf(page.Cursor, "%d", &from); err != nil || from > len(list) {
+			return nil, "", core.Invalid("cursor", "cursor is not one of a page before")
+		}
+	}
+	to := min(from+page.Limit, len(list))
+	next := ""
+	if to < len(list) {
+		next = fmt.Sprint(to)
+	}
+	return list[from:to], next, nil
+}
+
+func (f *fakeControl) UpdateSandbox(_ context.Context, p control.Principal, ref string, patch control.SandboxPatch) (core.Sandbox, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, err := f.find(p, ref)
+	if err != nil {
+		return core.Sandbox{}, err
+	}
+	s := &f.sandboxes[i]
+	if patch.TTL != nil {
+		if *patch.TTL == 0 && !s.Persistent {
+			return core.Sandbox{}, core.Invalid("ttl_seconds", "an ephemeral sandbox has a ttl")
+		}
+		s.ExpiresAt = time.Time{}
+		if *patch.TTL != 0 {
+			s.ExpiresAt = f.now.Add(*patch.TTL)
+		}
+	}
+	if patch.Labels != nil {
+		s.Labels = *patch.Labels
+	}
+	return *s, nil
+}
+
+func (f *fakeControl) DeleteSandbox(_ context.Context, p control.Principal, ref string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, err := f.find(p, ref)
+	if err != nil {
+		return err
+	}
+	f.sandboxes[i].State, f.sandboxes[i].DeletedAt = core.StateDeleted, f.now
+	for _, pr := range f.procs[f.sandboxes[i].ID] {
+		pr.end(core.OutcomeLost, nil, "")
+	}
+	f.event(p, f.sandboxes[i].ID, core.EventSandboxDeleted, nil)
+	return nil
+}
+
+func (f *fakeControl) Files(_ context.Context, p control.Principal, ref string) (core.Guest, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, err := f.find(p, ref)
+	if err != nil {
+		return nil, err
+	}
+	return f.files[f.sandboxes[i].ID], nil
+}
+
+func (f *fakeControl) Metrics(_ context.Context, p control.Principal, ref string) (core.SandboxMetrics, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.find(p, ref); err != nil {
+		return core.SandboxMetrics{}, err
+	}
+	return core.SandboxMetrics{At: f.now, CPUSeconds: 0.25, MemoryBytes: 1 << 20, MemoryLimitBytes: 512 << 20, DiskBytes: -1, Processes: 2}, nil
+}
+
+func (f *fakeControl) Events(ctx context.Context, p control.Principal, ref string, after int64, limit int, wait time.Duration) ([]core.Event, int64, error) {
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
+	for {
+		f.mu.Lock()
+		var id core.SandboxID
+		if ref != "" {
+			i, err := f.find(p, ref)
+			if err != nil {
+				f.mu.Unlock()
+				return nil, 0, err
+			}
+			id = f.sandboxes[i].ID
+		}
+		var list []core.Event
+		for _, e := range f.events[p.Tenant] {
+			if e.Seq > after && e.Seq >= f.oldest && (id == "" || e.Sandbox == id) && len(list) < limit {
+				list = append(list, e)
+			}
+		}
+		changed, oldest := f.changed, f.oldest
+		f.mu.Unlock()
+		if len(list) > 0 {
+			return list, oldest, nil
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return nil, oldest, nil
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+	}
+}
+
+func (f *fakeControl) ListTemplates(_ context.Context, _ control.Principal, page store.Page) ([]core.Template, string, error) {
+	return paged([]core.Template{f.template()}, page)
+}
+
+func (f *fakeControl) GetTemplate(_ context.Context, _ control.Principal, ref string) (core.Template, error) {
+	if t := f.template(); ref == t.Name || ref == string(t.ID) {
+		return t, nil
+	}
+	return core.Template{}, core.Errorf(core.CodeNotFound, "no such template")
+}
+
+func (f *fakeControl) template() core.Template {
+	return core.Template{
+		ID: "t000000000000000000001", Tenant: core.SystemTenant, Name: "base", Version: 1, Visibility: core.VisibilityPublic,
+		State: core.TemplateReady, Source: "debian", Digest: "sha256:00", SizeBytes: 1 << 20, Percent: 100,
+		Packages: []core.Package{{Name: "python3", Version: "3.13"}}, Config: core.TemplateConfig{User: "user", Workdir: "/home/user"},
+		CreatedAt: epoch, ReadyAt: epoch.Add(time.Minute),
+	}
+}
+
+func (f *fakeControl) Capacity(context.Context, control.Principal) (core.NodeCapacity, error) {
+	return core.NodeCapacity{MemoryBytes: 8 << 30, MemoryReservedBytes: 1 << 30, Sandboxes: 2, MaxSandboxes: 100, DiskBytes: 1 << 40, DiskFreeBytes: 1 << 39}, nil
+}
+
+// proc returns a process.
+func (f *fakeControl) proc(p control.Principal, ref string, id core.ExecID) (*process, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, err := f.find(p, ref)
+	if err != nil {
+		return nil, err
+	}
+	for _, pr := range f.procs[f.sandboxes[i].ID] {
+		if pr.exec.ID == id {
+			return pr, nil
+		}
+	}
+	return nil, core.Errorf(core.CodeNotFound, "no such exec")
+}
+
+func (f *fakeControl) start(p control.Principal, ref string, spec core.ExecSpec) (*process, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, err := f.find(p, ref)
+	if err != nil {
+		return nil, err
+	}
+	if spec.Shell != "" {
+		spec.Cmd = strings.Fields(spec.Shell)
+	}
+	if len(spec.Cmd) == 0 {
+		return nil, core.Invalid("cmd", "cmd or shell is needed")
+	}
+	id := f.sandboxes[i].ID
+	pr := newProcess(core.Exec{
+		ID: core.ExecID(f.id("e")), Sandbox: id, Spec: spec, PID: 17, StartedAt: f.now, Processes: 1,
+	})
+	f.procs[id] = append(f.procs[id], pr)
+	go pr.run()
+	return pr, nil
+}
+
+func (f *fakeControl) Exec(_ context.Context, p control.Principal, ref string, spec core.ExecSpec) (core.Exec, core.ExecStream, error) {
+	pr, err := f.start(p, ref, spec)
+	if err != nil {
+		return core.Exec{}, nil, err
+	}
+	if spec.Detach {
+		return pr.started, nil, nil
+	}
+	return pr.started, pr.follow(0, true), nil
+}
+
+func (f *fakeControl) RunExec(ctx context.Context, p control.Principal, ref string, spec core.ExecSpec, stdin []byte, limit int) (core.ExecResult, error) {
+	pr, err := f.start(p, ref, spec)
+	if err != nil {
+		return core.ExecResult{}, err
+	}
+	if stdin != nil {
+		_ = pr.input(stdin, true)
+	}
+	select {
+	case <-pr.done:
+	case <-ctx.Done():
+		return core.ExecResult{}, core.Wrap(core.CodeCanceled, ctx.Err(), "the call ended first")
+	}
+	out, errs := pr.output(core.ExecStdout), pr.output(core.ExecStderr)
+	return core.ExecResult{
+		Exec: pr.record(), Stdout: out[:min(len(out), limit)], Stderr: errs[:min(len(errs), limit)],
+		Truncated: len(out) > limit || len(errs) > limit, Duration: 38 * time.Millisecond,
+	}, nil
+}
+
+func (f *fakeControl) AttachExec(_ context.Context, p control.Principal, ref string, id core.ExecID, from int64) (core.ExecStream, error) {
+	pr, err := f.proc(p, ref, id)
+	if err != nil {
+		return nil, err
+	}
+	return pr.follow(from, false), nil
+}
+
+func (f *fakeControl) GetExec(_ context.Context, p control.Principal, ref string, id core.ExecID) (core.Exec, error) {
+	pr, err := f.proc(p, ref, id)
+	if err != nil {
+		return core.Exec{}, err
+	}
+	return pr.record(), nil
+}
+
+func (f *fakeControl) ListExecs(_ context.Context, p control.Principal, ref string, page store.Page) ([]core.Exec, string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, err := f.find(p, ref)
+	if err != nil {
+		return nil, "", err
+	}
+	var list []core.Exec
+	for _, pr := range slices.Backward(f.procs[f.sandboxes[i].ID]) {
+		list = append(list, pr.record())
+	}
+	return paged(list, page)
+}
+
+func (f *fakeControl) SignalExec(_ context.Context, p control.Principal, ref string, id core.ExecID, signal string) error {
+	pr, err := f.proc(p, ref, id)
+	if err != nil {
+		return err
+	}
+	return pr.signal(signal)
+}
+
+func (f *fakeControl) CancelExec(_ context.Context, p control.Principal, ref string, id core.ExecID) error {
+	pr, err := f.proc(p, ref, id)
+	if err != nil {
+		return err
+	}
+	pr.end(core.OutcomeCanceled, nil, "")
+	return nil
+}
+
+func (f *fakeControl) ResizeExec(_ context.Context, p control.Principal, ref string, id core.ExecID, rows, cols uint16) error {
+	pr, err := f.proc(p, ref, id)
+	if err != nil {
+		return err
+	}
+	return pr.resize(rows, cols)
+}
+
+func (f *fakeControl) WriteExecStdin(_ context.Context, p control.Principal, ref string, id core.ExecID, data []byte, end bool) error {
+	pr, err := f.proc(p, ref, id)
+	if err != nil {
+		return err
+	}
+	return pr.input(data, end)
+}
