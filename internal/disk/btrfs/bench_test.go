@@ -75,6 +75,7 @@ func (p *bench) clone(ctx context.Context) disk.Ref {
 }
 
 func (p *bench) measure(b *testing.B) {
+	b.Helper()
 	ctx := context.Background()
 	times := map[string][]time.Duration{}
 	timed := func(name string, act func() error) {

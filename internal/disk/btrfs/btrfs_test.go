@@ -54,8 +54,8 @@ func removePool(t *testing.T, dir string) {
 		if err := btrfs.Unmount(ctx, dir); err != nil {
 			t.Errorf("unmount: %v", err)
 		}
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			dir = real
+		if linked, err := filepath.EvalSymlinks(dir); err == nil {
+			dir = linked
 		}
 		if left := leftovers(t, dir); len(left) > 0 {
 			t.Errorf("left after unmount: %q", left)
@@ -100,6 +100,7 @@ func TestContract(t *testing.T) {
 	needRoot(t)
 	known := map[string]bool{}
 	disktest.Run(t, func(t *testing.T, dir string) disk.Driver {
+		t.Helper()
 		pool := filepath.Join(dir, "pool")
 		if !known[pool] && !disktest.Child() {
 			known[pool] = true

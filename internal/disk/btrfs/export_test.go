@@ -4,14 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"unsafe"
 )
 
 // DisableQuotas switches quotas off in a driver's file system, as on a host whose operator never switched them on.
 func DisableQuotas(t *testing.T, d *Driver) {
 	t.Helper()
 	args := quotaCtlArgs{cmd: 2}
-	if err := ioctl(int(d.pool.root.Fd()), ioctlQuotaCtl, unsafe.Pointer(&args)); err != nil {
+	if err := ioctl(int(d.pool.root.Fd()), ioctlQuotaCtl, &args); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -34,7 +33,7 @@ func ExtendImage(t *testing.T, d *Driver, more int64, device bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer loop.close()
+	defer func() { _ = loop.close() }()
 	if err := loop.followImage(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +63,7 @@ func MountPlain(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer loop.close()
+	defer func() { _ = loop.close() }()
 	if err := os.Mkdir(filepath.Join(dir, mountDir), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package btrfs
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -65,13 +66,13 @@ func (p *pool) growOnce(state *growth) {
 	switch {
 	case err == nil && grown > 0:
 		*state = growth{}
-		p.cfg.Logger.Info("pool grown", "dir", p.cfg.Dir, "grown_bytes", grown)
+		p.cfg.Logger.Info("pool grown", slog.String("dir", p.cfg.Dir), slog.Int64("grown_bytes", grown))
 		return
 	case state.stuck:
 	case err != nil:
-		p.cfg.Logger.Error("pool can't grow", "dir", p.cfg.Dir, "err", err)
+		p.cfg.Logger.Error("pool can't grow", slog.String("dir", p.cfg.Dir), slog.Any("err", err))
 	default:
-		p.cfg.Logger.Warn("pool is low on space and can't grow: the host's disk is full, or the limit is reached", "dir", p.cfg.Dir)
+		p.cfg.Logger.Warn("pool is low on space and can't grow: the host's disk is full, or the limit is reached", slog.String("dir", p.cfg.Dir))
 	}
 	*state = growth{stuck: true, retryAt: time.Now().Add(retryEvery)}
 }
@@ -117,7 +118,7 @@ func (p *pool) settleSize() error {
 	if loop == nil {
 		return fmt.Errorf("image %s has no loop device", p.image.Name())
 	}
-	defer loop.close()
+	defer func() { _ = loop.close() }()
 	image, err := p.image.Stat()
 	if err != nil {
 		return err

@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -17,16 +21,17 @@ import (
 
 const (
 	imageName = "pool.img"
-	// halfImageName is an image that is being made. It is renamed when it holds a filesystem, so whatever has this name
-	// at start was cut off and holds nothing.
-	halfImageName = "pool.img.new"
+	// halfImagePrefix begins the name of an image that is being made. It is renamed when it holds a filesystem, so whatever
+	// has such a name at start was cut off and holds nothing. The rest of the name is random: an mkfs that outlived its
+	// server must not find the next image by the name of its own.
+	halfImagePrefix = "pool.img.new-"
 )
 
 // openImage opens the pool image, and makes it first if there is none.
 func openImage(ctx context.Context, cfg Config) (*os.File, error) {
 	path := filepath.Join(cfg.Dir, imageName)
-	if err := os.Remove(filepath.Join(cfg.Dir, halfImageName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("remove a half-made image: %w", err)
+	if err := removeHalfImages(cfg.Dir); err != nil {
+		return nil, err
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		if err := makeImage(ctx, cfg, path); err != nil {
@@ -45,7 +50,7 @@ func openImage(ctx context.Context, cfg Config) (*os.File, error) {
 		err = allocate(f, 0, st.Size())
 	}
 	if errors.Is(err, unix.ENOSPC) {
-		cfg.Logger.Warn("pool image is sparse and the host's disk is full: sandboxes may see i/o errors", "path", path)
+		cfg.Logger.Warn("pool image is sparse and the host's disk is full: sandboxes may see i/o errors", slog.String("path", path))
 	} else if err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("allocate %s: %w", path, err)
@@ -66,11 +71,11 @@ func makeImage(ctx context.Context, cfg Config, path string) error {
 		return core.Errorf(core.CodeExhausted, "the host's disk has no room for a pool: it needs %d MiB beside the %d MiB that stay free",
 			MinImageBytes>>20, cfg.MinHostFree>>20)
 	}
-	half := filepath.Join(cfg.Dir, halfImageName)
-	f, err := os.OpenFile(half, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.CreateTemp(cfg.Dir, halfImagePrefix)
 	if err != nil {
 		return fmt.Errorf("make image: %w", err)
 	}
+	half := f.Name()
 	defer f.Close()
 	if err := extend(f, 0, size); err != nil {
 		_ = os.Remove(half)
@@ -87,6 +92,22 @@ func makeImage(ctx context.Context, cfg Config, path string) error {
 		return fmt.Errorf("rename image: %w", err)
 	}
 	return syncDir(cfg.Dir)
+}
+
+func removeHalfImages(dir string) error {
+	names, err := readNames(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, halfImagePrefix) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("remove a half-made image: %w", err)
+		}
+	}
+	return nil
 }
 
 // findMkfs also looks where an ordinary PATH does not lead.
@@ -106,6 +127,10 @@ func findMkfs() (string, error) {
 func format(ctx context.Context, mkfs, path string) error {
 	cmd := exec.CommandContext(ctx, mkfs, "-q", "-K", "-f", "-d", "single", "-m", "dup", "-s", "4096", "-L", "shoal", path)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	// It dies with us; the signal is sent when the thread ends that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("mkfs.btrfs: %w: %s", err, bytes.TrimSpace(out))

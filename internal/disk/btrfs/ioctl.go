@@ -1,7 +1,6 @@
 package btrfs
 
 import (
-	"bytes"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -40,71 +39,72 @@ const (
 )
 
 type volArgs struct {
-	fd   int64
+	_    int64
 	name [4088]byte
 }
 
 type volArgsV2 struct {
-	fd      int64
-	transID uint64
-	flags   uint64
+	fd    int64
+	_     uint64
+	flags uint64
 	// size and inherit are a union with four reserved words.
 	size    uint64
-	inherit unsafe.Pointer
+	inherit *qgroupInherit
 	_       [2]uint64
 	name    [4040]byte
 }
 
 type qgroupLimit struct {
-	flags, maxReferenced, maxExclusive, rsvReferenced, rsvExclusive uint64
+	flags, maxReferenced uint64
+	_                    [3]uint64
 }
 
 type qgroupInherit struct {
-	flags, qgroups, refCopies, exclCopies uint64
-	limit                                 qgroupLimit
+	flags uint64
+	_     [3]uint64
+	limit qgroupLimit
 }
 
 type qgroupCreateArgs struct {
-	create, qgroupID uint64
+	_        uint64 // zero removes
+	qgroupID uint64
 }
 
 type quotaCtlArgs struct {
-	cmd, status uint64
-}
-
-type timespec struct {
-	sec  uint64
-	nsec uint32
-	_    uint32
+	cmd uint64
+	_   uint64
 }
 
 type subvolInfoArgs struct {
-	treeID                                 uint64
-	name                                   [256]byte
-	parentID, dirID, generation, flags     uint64
-	uuid, parentUUID, receivedUUID         [16]byte
-	ctransID, otransID, stransID, rtransID uint64
-	ctime, otime, stime, rtime             timespec
-	_                                      [8]uint64
+	treeID     uint64
+	_          [256]byte // name
+	_          [3]uint64 // parent, directory, generation
+	flags      uint64
+	_          [16]byte // uuid
+	parentUUID [16]byte
+	_          [16]byte   // received uuid
+	_          [20]uint64 // transactions, times and what is reserved
 }
 
 type fsInfoArgs struct {
-	maxID, devices uint64
-	fsid           [16]byte
-	_              [992]byte
+	_    [2]uint64
+	fsid [16]byte
+	_    [992]byte
 }
 
 type devInfoArgs struct {
 	devID                 uint64
-	uuid                  [16]byte
+	_                     [16]byte
 	bytesUsed, totalBytes uint64
 	_                     [379]uint64
-	path                  [1024]byte
+	_                     [1024]byte // path
 }
 
-func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
+// ioctl does a request with the argument struct that it is defined for; arg is nil where it has none.
+func ioctl[T any](fd int, request uintptr, arg *T) error {
 	for {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(arg))
+		//nolint:gosec // this is what an ioctl takes; every request is used with its own struct, in this file
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(arg)))
 		switch errno {
 		case 0:
 			return nil
@@ -119,7 +119,7 @@ func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
 func createSubvolume(dir int, name string) error {
 	var args volArgsV2
 	copy(args.name[:len(args.name)-1], name)
-	return ioctl(dir, ioctlSubvolCreateV2, unsafe.Pointer(&args))
+	return ioctl(dir, ioctlSubvolCreateV2, &args)
 }
 
 // cloneSubvolume makes a writable snapshot of a subvolume in a directory. A limit above zero is set in the same
@@ -132,39 +132,39 @@ func cloneSubvolume(dir, source int, name string, limit int64) error {
 		inherit.limit = qgroupLimit{flags: limitMaxReferenced, maxReferenced: uint64(limit)}
 		args.flags = subvolQgroupInherit
 		args.size = uint64(unsafe.Sizeof(*inherit))
-		args.inherit = unsafe.Pointer(inherit)
+		args.inherit = inherit
 	}
-	return ioctl(dir, ioctlSnapCreateV2, unsafe.Pointer(&args))
+	return ioctl(dir, ioctlSnapCreateV2, &args)
 }
 
 // destroySubvolume unlinks a subvolume; the kernel's cleaner frees its extents later.
 func destroySubvolume(dir int, name string) error {
 	var args volArgsV2
 	copy(args.name[:len(args.name)-1], name)
-	return ioctl(dir, ioctlSnapDestroyV2, unsafe.Pointer(&args))
+	return ioctl(dir, ioctlSnapDestroyV2, &args)
 }
 
 // setReadOnly makes a subvolume immutable. The kernel commits the change before it returns.
 func setReadOnly(fd int) error {
 	flags := uint64(subvolReadOnly)
-	return ioctl(fd, ioctlSubvolSetFlags, unsafe.Pointer(&flags))
+	return ioctl(fd, ioctlSubvolSetFlags, &flags)
 }
 
 func subvolumeInfo(fd int) (subvolInfoArgs, error) {
 	var args subvolInfoArgs
-	err := ioctl(fd, ioctlSubvolInfo, unsafe.Pointer(&args))
+	err := ioctl(fd, ioctlSubvolInfo, &args)
 	return args, err
 }
 
 func filesystemInfo(fd int) (fsInfoArgs, error) {
 	var args fsInfoArgs
-	err := ioctl(fd, ioctlFSInfo, unsafe.Pointer(&args))
+	err := ioctl(fd, ioctlFSInfo, &args)
 	return args, err
 }
 
 func deviceInfo(fd int, id uint64) (devInfoArgs, error) {
 	args := devInfoArgs{devID: id}
-	err := ioctl(fd, ioctlDevInfo, unsafe.Pointer(&args))
+	err := ioctl(fd, ioctlDevInfo, &args)
 	return args, err
 }
 
@@ -172,26 +172,19 @@ func deviceInfo(fd int, id uint64) (devInfoArgs, error) {
 func resizeToDevice(fd int) error {
 	var args volArgs
 	copy(args.name[:], "1:max")
-	return ioctl(fd, ioctlResize, unsafe.Pointer(&args))
+	return ioctl(fd, ioctlResize, &args)
 }
 
 // commit makes everything that was done in the filesystem so far durable. Concurrent callers share one commit.
-func commit(fd int) error { return ioctl(fd, ioctlSync, nil) }
+func commit(fd int) error { return ioctl[struct{}](fd, ioctlSync, nil) }
 
 func enableSimpleQuotas(fd int) error {
 	args := quotaCtlArgs{cmd: quotaEnableSimple}
-	return ioctl(fd, ioctlQuotaCtl, unsafe.Pointer(&args))
+	return ioctl(fd, ioctlQuotaCtl, &args)
 }
 
 // removeQgroup removes a quota group, EBUSY if extents are still counted in it.
 func removeQgroup(fd int, id uint64) error {
 	args := qgroupCreateArgs{qgroupID: id}
-	return ioctl(fd, ioctlQgroupCreate, unsafe.Pointer(&args))
-}
-
-func cString(b []byte) string {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		b = b[:i]
-	}
-	return string(b)
+	return ioctl(fd, ioctlQgroupCreate, &args)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -169,7 +170,7 @@ func (p *pool) openDirect() error {
 		}
 	}
 	if p.cfg.MaxBytes != 0 {
-		p.cfg.Logger.Warn("pool is on the host's own btrfs: its size limit is not enforced", "dir", p.cfg.Dir)
+		p.cfg.Logger.Warn("pool is on the host's own btrfs: its size limit is not enforced", slog.String("dir", p.cfg.Dir))
 	}
 	mounts, err := mountsAt(p.mnt)
 	if err != nil {
@@ -199,6 +200,9 @@ func (p *pool) openImage(ctx context.Context) error {
 	if err := os.Mkdir(p.mnt, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+	if err := p.dropReadOnly(); err != nil {
+		return err
+	}
 	mounts, err := mountsAt(p.mnt)
 	if err != nil {
 		return err
@@ -225,7 +229,7 @@ func (p *pool) openImage(ctx context.Context) error {
 			return err
 		}
 	}
-	defer loop.close()
+	defer func() { _ = loop.close() }()
 	if err := loop.clearWhenUnused(); err != nil {
 		return err
 	}
@@ -233,6 +237,22 @@ func (p *pool) openImage(ctx context.Context) error {
 		return err
 	}
 	return mountPool(loop.path(), p.mnt)
+}
+
+// dropReadOnly unmounts a pool that the kernel made read-only after an error, so that it is mounted afresh: btrfs then
+// goes on from its last commit. While sandboxes use it that isn't possible, and checkWritable tells.
+func (p *pool) dropReadOnly() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(p.mnt, &st); err != nil {
+		return fmt.Errorf("statfs pool: %w", err)
+	}
+	if st.Type != unix.BTRFS_SUPER_MAGIC || st.Flags&unix.ST_RDONLY == 0 {
+		return nil
+	}
+	if err := unmountAll(p.mnt); err != nil && !core.IsCode(err, core.CodeConflict) {
+		return err
+	}
+	return nil
 }
 
 // warnCopyOnWrite tells about hosts where blocks set aside don't help: a filesystem that never overwrites in place takes
@@ -245,7 +265,7 @@ func (p *pool) warnCopyOnWrite() {
 	}
 	if st.Type == zfs || st.Type == bcachefs || st.Type == unix.BTRFS_SUPER_MAGIC {
 		p.cfg.Logger.Warn("pool image lies on a copy-on-write filesystem: if the host's disk fills up, sandboxes may see i/o errors",
-			"dir", p.cfg.Dir)
+			slog.String("dir", p.cfg.Dir))
 	}
 }
 
@@ -259,7 +279,7 @@ func (p *pool) checkWritable() error {
 		return core.Errorf(core.CodeConflict, "%s is not a btrfs", p.mnt)
 	}
 	if st.Flags&unix.ST_RDONLY != 0 {
-		return core.Errorf(core.CodeUnavailable, "the pool is read-only, since the kernel found an error in it: see dmesg")
+		return core.Errorf(core.CodeUnavailable, "the pool is read-only, since the kernel found an error in it (see dmesg): end every sandbox and start the server again")
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func (p *pool) openQuotas() error {
 		return fmt.Errorf("look at pool: %w", err)
 	}
 	p.sysfs = filepath.Join("/sys/fs/btrfs", uuidString(info.fsid))
-	if _, err := os.Stat(p.sysfs); err != nil {
+	if !isDir(p.sysfs) {
 		p.caps.QuotaReason = "disk limits are not enforced: /sys/fs/btrfs is not visible here; mount sysfs"
 		return nil
 	}
@@ -52,6 +52,11 @@ func (p *pool) openQuotas() error {
 		p.caps.QuotaReason = fmt.Sprintf("disk limits are not enforced: the pool's quotas are in mode %q", mode)
 	}
 	return nil
+}
+
+func isDir(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
 }
 
 // quotaMode returns "squota", "qgroup", or nothing while quotas are off.

@@ -32,28 +32,46 @@ func TestRestart(t *testing.T) {
 		check   func(t *testing.T, pool string, d *btrfs.Driver)
 	}{
 		{"half-made image", func(t *testing.T, pool string) {
-			must(t, os.WriteFile(filepath.Join(pool, "pool.img.new"), make([]byte, mib), 0o600))
+			t.Helper()
+			must(t, os.WriteFile(filepath.Join(pool, "pool.img.new-123"), make([]byte, mib), 0o600))
 		}, func(t *testing.T, pool string, _ *btrfs.Driver) {
-			if _, err := os.Stat(filepath.Join(pool, "pool.img.new")); !errors.Is(err, fs.ErrNotExist) {
+			t.Helper()
+			if _, err := os.Stat(filepath.Join(pool, "pool.img.new-123")); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the half-made image is left: %v", err)
 			}
 		}},
 		{"image without loop device", btrfs.MakeUnmountedImage, nil},
 		{"loop device without mount", func(t *testing.T, pool string) {
+			t.Helper()
 			btrfs.MakeUnmountedImage(t, pool)
 			run(t, "losetup", "-f", filepath.Join(pool, "pool.img"))
 		}, nil},
 		{"mount without quotas and directories", func(t *testing.T, pool string) {
+			t.Helper()
 			btrfs.MakeUnmountedImage(t, pool)
 			btrfs.MountPlain(t, pool)
 		}, nil},
-		{"image larger than its loop device", func(t *testing.T, pool string) { extended(t, pool, false) }, isExtended},
-		{"loop device larger than its file system", func(t *testing.T, pool string) { extended(t, pool, true) }, isExtended},
+		{"image larger than its loop device", func(t *testing.T, pool string) {
+			t.Helper()
+			extended(t, pool, false)
+		}, isExtended},
+		{"loop device larger than its file system", func(t *testing.T, pool string) {
+			t.Helper()
+			extended(t, pool, true)
+		}, isExtended},
 		{"image larger, and unmounted", func(t *testing.T, pool string) {
+			t.Helper()
 			extended(t, pool, false)
 			must(t, btrfs.Unmount(t.Context(), pool))
 		}, isExtended},
+		{"pool made read-only by an error", func(t *testing.T, pool string) {
+			t.Helper()
+			btrfs.MakeUnmountedImage(t, pool)
+			btrfs.MountPlain(t, pool)
+			must(t, unix.Mount("", filepath.Join(pool, "mnt"), "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+		}, nil},
 		{"image with holes", func(t *testing.T, pool string) {
+			t.Helper()
 			btrfs.MakeUnmountedImage(t, pool)
 			f, err := os.OpenFile(filepath.Join(pool, "pool.img"), os.O_RDWR, 0)
 			must(t, err)

@@ -23,6 +23,7 @@ const killedFiles = 40
 // killed kills a process that makes and removes trees, a few times at different moments, and looks at what is left: every
 // tree is there whole or not at all, and only a tree under Create may be incomplete.
 func (s *suite) killed(t *testing.T, e *env) {
+	t.Helper()
 	files := map[string]string{}
 	for i := range killedFiles {
 		files[fmt.Sprintf("d%d/f", i)] = strings.Repeat("x", i)
@@ -87,6 +88,7 @@ func killAfter(t *testing.T, dir string, n int) {
 
 // churnUntilKilled is what the child does.
 func churnUntilKilled(t *testing.T, open Open, dir string) {
+	t.Helper()
 	d := open(t, dir)
 	ctx := t.Context()
 	for i := 0; ; i++ {

@@ -14,6 +14,7 @@ import (
 )
 
 func (s *suite) delete(t *testing.T, e *env) {
+	t.Helper()
 	ctx := t.Context()
 	ref := e.template("abc", map[string]string{"f": "x"})
 	path := e.clone(ref, sandbox("a"))
@@ -40,6 +41,7 @@ func (s *suite) delete(t *testing.T, e *env) {
 }
 
 func (s *suite) deleteSource(t *testing.T, e *env) {
+	t.Helper()
 	ref := e.template("abc", map[string]string{"f": "x", "d/g": "y"})
 	a, b := e.clone(ref, sandbox("a")), e.clone(ref, sandbox("b"))
 	e.write(a, map[string]string{"mine": "a"})
@@ -53,6 +55,7 @@ func (s *suite) deleteSource(t *testing.T, e *env) {
 }
 
 func (s *suite) quarantine(t *testing.T, e *env) {
+	t.Helper()
 	ctx := t.Context()
 	ref := e.template("abc", map[string]string{"f": "x"})
 	clone := e.clone(ref, sandbox("a"))
@@ -92,6 +95,7 @@ func (s *suite) quarantine(t *testing.T, e *env) {
 }
 
 func (s *suite) reopen(t *testing.T, e *env) {
+	t.Helper()
 	ref := e.template("abc", map[string]string{"f": "x"})
 	a := e.clone(ref, sandbox("a"))
 	e.write(a, map[string]string{"mine": "y"})
@@ -112,6 +116,7 @@ func (s *suite) reopen(t *testing.T, e *env) {
 }
 
 func (s *suite) concurrent(t *testing.T, e *env) {
+	t.Helper()
 	files := map[string]string{"f": "x", "d/g": "y"}
 	ref := e.template("abc", files)
 	ctx := t.Context()
@@ -162,6 +167,7 @@ func churn(ctx context.Context, d disk.Driver, from disk.Ref, id string) error {
 }
 
 func (s *suite) space(t *testing.T, e *env) {
+	t.Helper()
 	got, err := e.d.Space(t.Context())
 	e.ok(err)
 	if got.FreeBytes <= 0 || got.TotalBytes < got.FreeBytes || got.AllocatedBytes < 0 {
@@ -170,6 +176,7 @@ func (s *suite) space(t *testing.T, e *env) {
 }
 
 func (s *suite) canceled(t *testing.T, e *env) {
+	t.Helper()
 	ref := e.template("abc", map[string]string{"f": "x"})
 	e.clone(ref, sandbox("a"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -183,6 +190,7 @@ func (s *suite) canceled(t *testing.T, e *env) {
 }
 
 func (s *suite) closed(t *testing.T, e *env) {
+	t.Helper()
 	ref := e.template("abc", map[string]string{"f": "x"})
 	e.clone(ref, sandbox("a"))
 	e.ok(e.d.Close())

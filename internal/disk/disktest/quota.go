@@ -18,6 +18,7 @@ const mib = 1 << 20
 
 // limit checks that a limit counts a clone's own writes, and bites in that clone only.
 func (s *suite) limit(t *testing.T, e *env) {
+	t.Helper()
 	ctx := t.Context()
 	ref := e.template("abc", map[string]string{"big": strings.Repeat("x", 24*mib)})
 	limited, err := e.d.Clone(ctx, ref, sandbox("limited"), disk.CloneOptions{LimitBytes: 16 * mib})
@@ -64,6 +65,7 @@ func (s *suite) limit(t *testing.T, e *env) {
 }
 
 func (s *suite) usage(t *testing.T, e *env) {
+	t.Helper()
 	ctx := t.Context()
 	ref := e.template("abc", map[string]string{"big": strings.Repeat("x", 8*mib)})
 	path := e.clone(ref, sandbox("a"))

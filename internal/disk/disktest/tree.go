@@ -18,6 +18,7 @@ import (
 )
 
 func (s *suite) create(t *testing.T, e *env) {
+	t.Helper()
 	for _, ref := range []disk.Ref{template("abc"), sandbox("abc"), checkpoint("abc"), sandbox("z" + strings.Repeat("9", 62))} {
 		path := e.create(ref)
 		if !filepath.IsAbs(path) {
@@ -35,6 +36,7 @@ func (s *suite) create(t *testing.T, e *env) {
 }
 
 func (s *suite) incomplete(t *testing.T, e *env) {
+	t.Helper()
 	ref := template("abc")
 	e.wantList()
 	path := e.create(ref)
@@ -50,6 +52,7 @@ func (s *suite) incomplete(t *testing.T, e *env) {
 }
 
 func (s *suite) immutable(t *testing.T, e *env) {
+	t.Helper()
 	ref := template("abc")
 	made := e.create(ref)
 	e.write(made, map[string]string{"f": "text", "d/g": "text"})
@@ -86,6 +89,7 @@ func (s *suite) immutable(t *testing.T, e *env) {
 
 // cloneFiles compares a tree with all that a file system has and its clone.
 func (s *suite) cloneFiles(t *testing.T, e *env) {
+	t.Helper()
 	ref := template("abc")
 	root := e.create(ref)
 	fill(e, root)
@@ -172,6 +176,7 @@ func listing(e *env, root string) map[string]string {
 }
 
 func (s *suite) independent(t *testing.T, e *env) {
+	t.Helper()
 	base := map[string]string{"f": "old", "d/g": "old", "gone": "old"}
 	ref := e.template("abc", base)
 	a, b := e.clone(ref, sandbox("a")), e.clone(ref, sandbox("b"))
@@ -185,6 +190,7 @@ func (s *suite) independent(t *testing.T, e *env) {
 }
 
 func (s *suite) cloneRefusals(t *testing.T, e *env) {
+	t.Helper()
 	ctx := t.Context()
 	ref := e.template("abc", map[string]string{"f": "x"})
 	half := template("half")
@@ -210,6 +216,7 @@ func (s *suite) cloneRefusals(t *testing.T, e *env) {
 }
 
 func (s *suite) chain(t *testing.T, e *env) {
+	t.Helper()
 	from := e.template("abc", map[string]string{"0": "0"})
 	want := map[string]string{"0": "0"}
 	for i := range 8 {
@@ -224,6 +231,7 @@ func (s *suite) chain(t *testing.T, e *env) {
 }
 
 func (s *suite) malformed(t *testing.T, e *env) {
+	t.Helper()
 	ctx := t.Context()
 	good := e.template("abc", nil)
 	for _, bad := range []disk.Ref{
@@ -262,6 +270,7 @@ func (s *suite) malformed(t *testing.T, e *env) {
 }
 
 func (s *suite) missing(t *testing.T, e *env) {
+	t.Helper()
 	ctx := t.Context()
 	_, err := e.d.Path(sandbox("none"))
 	e.code(err, core.CodeNotFound)

@@ -34,7 +34,10 @@ func open(t *testing.T, dir string) *fake.Driver {
 }
 
 func TestContract(t *testing.T) {
-	disktest.Run(t, func(t *testing.T, dir string) disk.Driver { return open(t, dir) }, disktest.Options{Attempt: obeying})
+	disktest.Run(t, func(t *testing.T, dir string) disk.Driver {
+		t.Helper()
+		return open(t, dir)
+	}, disktest.Options{Attempt: obeying})
 }
 
 // obeying runs attempts on a thread that obeys permission bits, also as root.

@@ -203,7 +203,7 @@ func removeTree(dir string) error {
 		if err == nil && entry.IsDir() {
 			_ = unix.Chmod(path, 0o700)
 		}
-		return nil //nolint:nilerr // RemoveAll tells what is really in the way
+		return nil // RemoveAll tells what is really in the way
 	})
 	return os.RemoveAll(dir)
 }
