@@ -29,7 +29,7 @@ meanwhile, output goes on where it broke off.`,
 			if p.detach && (p.stdin || p.tty) {
 				return usage(c, "-d doesn't go together with -i and -t: nobody would be there")
 			}
-			req, err := a.request(&p, args[1:])
+			req, err := a.request(&p, afterDash(args[1:]))
 			if err != nil {
 				return usage(c, "%v", err)
 			}
@@ -44,6 +44,14 @@ meanwhile, output goes on where it broke off.`,
 	c.Flags().BoolVarP(&p.detach, "detach", "d", false, "don't wait: print the exec's id and let it go on")
 	c.Flags().SetInterspersed(false)
 	return c
+}
+
+// afterDash takes away the -- that separates our arguments from the program's.
+func afterDash(args []string) []string {
+	if len(args) > 1 && args[0] == "--" {
+		return args[1:]
+	}
+	return args
 }
 
 // loginShell starts the best shell that the sandbox has.

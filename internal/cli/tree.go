@@ -183,7 +183,8 @@ func (t remoteTree) open(ctx context.Context, name string) (io.ReadCloser, error
 }
 
 func (t remoteTree) write(ctx context.Context, name string, mode uint32, r io.Reader) error {
-	_, err := t.files.Write(ctx, path.Clean(name), r, shoal.WriteOptions{Mode: mode, Parents: true})
+	// Only a reader: the HTTP client would close what can be closed, and that is its opener's.
+	_, err := t.files.Write(ctx, path.Clean(name), struct{ io.Reader }{r}, shoal.WriteOptions{Mode: mode, Parents: true})
 	return err
 }
 

@@ -1,0 +1,196 @@
+package cli_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"shoal/internal/control"
+	"shoal/internal/core"
+	"shoal/internal/httpapi"
+	"shoal/internal/store/sqlite"
+)
+
+// backend is the real API on the real use cases and a real store; only the machine is ours: its sandboxes are directories
+// and their processes ordinary processes of this machine.
+type backend struct {
+	url, key string
+	machine  *machine
+	control  *control.Service
+	// release lets the template's build end; nothing can be created before.
+	release func()
+}
+
+func newBackend(t *testing.T) *backend {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	dir := t.TempDir()
+	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, "shoal.db"), Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	m := newMachine(dir)
+	go_on := make(chan struct{})
+	svc := control.New(control.Config{
+		Store: store, Node: m, NodeID: "node", Logger: log, Bootstrap: []string{"minimal"},
+		Limits: control.Limits{
+			DefaultTTL: time.Hour, MaxTTL: 24 * time.Hour, DefaultTemplate: "minimal",
+			Default:         core.Resources{VCPUs: 1, MemoryBytes: 512 << 20},
+			Max:             core.Resources{VCPUs: 4, MemoryBytes: 8 << 30},
+			DiskQuotaReason: "a test has no quotas",
+		},
+		Build: func(ctx context.Context, _, _ string, progress func(string, int)) (control.BuiltTemplate, error) {
+			progress("unpacking packages", 40)
+			select {
+			case <-go_on:
+			case <-ctx.Done():
+				return control.BuiltTemplate{}, ctx.Err()
+			}
+			return control.BuiltTemplate{
+				Source: "a test", Packages: []core.Package{{Name: "python3", Version: "3.11"}},
+				Config: core.TemplateConfig{User: "root", Workdir: "/home"},
+			}, nil
+		},
+	})
+	if err := svc.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = svc.Close() })
+	key, err := svc.NewAdminKey(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := httpapi.New(svc, httpapi.Options{Logger: log, Version: "v1.2.3", Commit: "abcdef0", Loopback: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(a.Handler())
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	t.Cleanup(a.Close)
+	t.Cleanup(m.endAll)
+	var once sync.Once
+	b := &backend{url: server.URL, key: key, machine: m, control: svc, release: func() { once.Do(func() { close(go_on) }) }}
+	t.Cleanup(b.release)
+	return b
+}
+
+// ready lets the template be built and waits for it.
+func (b *backend) ready(t *testing.T) *backend {
+	t.Helper()
+	b.release()
+	eventually(t, func() bool { return b.control.Ready(t.Context()) == nil })
+	return b
+}
+
+// eventually waits until ok, at most ten seconds.
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("it did not come true within 10 s")
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// machine is a core.Node whose sandboxes are directories below dir.
+type machine struct {
+	dir   string
+	exits chan core.NodeExit
+
+	mu        sync.Mutex
+	guests    map[core.SandboxID]*guest
+	templates map[core.TemplateID]bool
+	full      bool
+}
+
+func newMachine(dir string) *machine {
+	return &machine{
+		dir: dir, exits: make(chan core.NodeExit, 8), guests: map[core.SandboxID]*guest{}, templates: map[core.TemplateID]bool{},
+	}
+}
+
+func (m *machine) Reserve(core.SandboxID, core.Resources) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.full {
+		return &core.Error{Code: core.CodeExhausted, Message: "no memory is left: 512 MiB asked for, 128 MiB free", RetryAfter: 7 * time.Second}
+	}
+	return nil
+}
+
+func (m *machine) Release(core.SandboxID) {}
+
+func (m *machine) Create(_ context.Context, spec core.NodeSpec) error {
+	g, err := newGuest(filepath.Join(m.dir, string(spec.Sandbox)), spec)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.guests[spec.Sandbox] = g
+	return nil
+}
+
+func (m *machine) Delete(_ context.Context, id core.SandboxID) error {
+	m.mu.Lock()
+	g := m.guests[id]
+	delete(m.guests, id)
+	m.mu.Unlock()
+	if g != nil {
+		g.die()
+	}
+	return nil
+}
+
+// endAll ends the processes that a test has left.
+func (m *machine) endAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, g := range m.guests {
+		g.die()
+	}
+}
+
+func (m *machine) Guest(id core.SandboxID) (core.Guest, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if g := m.guests[id]; g != nil {
+		return g, nil
+	}
+	return nil, core.Errorf(core.CodeUnavailable, "the sandbox does not run")
+}
+
+func (m *machine) Metrics(_ context.Context, _ core.SandboxID) (core.SandboxMetrics, error) {
+	return core.SandboxMetrics{
+		At: time.Now(), CPUSeconds: 1.5, MemoryBytes: 30 << 20, MemoryLimitBytes: 512 << 20, DiskBytes: -1, Processes: 3,
+	}, nil
+}
+
+func (m *machine) List(context.Context) ([]core.NodeSandbox, error)      { return nil, nil }
+func (m *machine) Exits() <-chan core.NodeExit                           { return m.exits }
+func (m *machine) Sweep(context.Context, map[core.SandboxID]bool) error  { return nil }
+func (m *machine) DeleteTemplate(context.Context, core.TemplateID) error { return nil }
+func (m *machine) Capacity(context.Context) (core.NodeCapacity, error) {
+	return core.NodeCapacity{}, nil
+}
+func (m *machine) HasTemplate(_ context.Context, id core.TemplateID) (bool, error) {
+	return m.templates[id], nil
+}
+
+func (m *machine) ImportTemplate(ctx context.Context, id core.TemplateID, fill func(context.Context, string) error) (core.TreeInfo, error) {
+	if err := fill(ctx, m.dir); err != nil {
+		return core.TreeInfo{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.templates[id] = true
+	return core.TreeInfo{Digest: "sha256:0123", SizeBytes: 140 << 20, Files: 9000}, nil
+}

@@ -1,0 +1,172 @@
+package cli_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// session is the program on a terminal of its own.
+type session struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	master *os.File
+	before *unix.Termios
+
+	mu     sync.Mutex
+	output bytes.Buffer
+	done   chan struct{}
+}
+
+// onTerminal starts the program on a new terminal.
+func onTerminal(t *testing.T, b *backend, args ...string) *session {
+	t.Helper()
+	master, slave, err := openPTY(24, 80)
+	if err != nil {
+		t.Skipf("needs a pseudo-terminal: %v", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{t: t, master: master, done: make(chan struct{})}
+	if s.before, err = unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS); err != nil {
+		t.Fatal(err)
+	}
+	s.cmd = &exec.Cmd{Path: self, Args: append([]string{"shoal"}, args...)}
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = slave, slave, slave
+	s.cmd.Env = append(os.Environ(), "SHOAL_URL="+b.url, "SHOAL_API_KEY="+b.key, "TERM=vt100")
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(s.done)
+		buf := make([]byte, 4096)
+		for {
+			n, err := master.Read(buf)
+			s.mu.Lock()
+			s.output.Write(buf[:n])
+			s.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill()
+		_ = slave.Close()
+		<-s.done
+		_ = master.Close()
+	})
+	return s
+}
+
+func (s *session) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.output.String()
+}
+
+func (s *session) wait(text string) {
+	s.t.Helper()
+	eventually(s.t, func() bool { return strings.Contains(s.text(), text) })
+}
+
+func (s *session) typed(text string) {
+	s.t.Helper()
+	if _, err := s.master.WriteString(text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// exit waits for the end, and wants the code and the terminal as it was.
+func (s *session) exit(want int) {
+	s.t.Helper()
+	_ = s.cmd.Wait() // The code is looked at below.
+	if got := s.cmd.ProcessState.ExitCode(); got != want {
+		s.t.Errorf("exit code %d, want %d; printed:\n%s", got, want, s.text())
+	}
+	after, err := unix.IoctlGetTermios(int(s.master.Fd()), unix.TCGETS)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if *after != *s.before {
+		s.t.Errorf("the terminal was not put back: %+v, was %+v", *after, *s.before)
+	}
+}
+
+func create(t *testing.T, b *backend, name string) {
+	t.Helper()
+	if code, _, errs := run(t, b, "create", "--name", name); code != 0 {
+		t.Fatalf("create: %d %s", code, errs)
+	}
+}
+
+func TestTerminalPassesInterruptAndSize(t *testing.T) {
+	b := newBackend(t).ready(t)
+	create(t, b, "lab")
+	s := onTerminal(t, b, "exec", "-it", "lab", "--", "sh", "-c", `trap 'stty size' WINCH; echo "$TERM"; stty size; until read x; do :; done; echo "got $x"; exec sleep 60`)
+	s.wait("vt100")
+	s.wait("24 80")
+	if err := unix.IoctlSetWinsize(int(s.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 132}); err != nil {
+		t.Fatal(err)
+	}
+	s.typed("hello\r")
+	s.wait("got hello")
+	s.wait("40 132")
+	s.typed("\x03") // Ctrl-C is for the process inside, not for us.
+	s.exit(128 + int(unix.SIGINT))
+}
+
+func TestShellOnTerminal(t *testing.T) {
+	b := newBackend(t).ready(t)
+	create(t, b, "lab")
+	s := onTerminal(t, b, "shell", "lab")
+	s.typed("echo $((6*7))$((0))\r")
+	s.wait("420")
+	s.typed("exit 7\r")
+	s.exit(7)
+}
+
+func TestTerminalIsPutBackWhenTheSandboxDies(t *testing.T) {
+	b := newBackend(t).ready(t)
+	create(t, b, "lab")
+	s := onTerminal(t, b, "exec", "-it", "lab", "--", "sh", "-c", "echo ready; exec sleep 60")
+	s.wait("ready")
+	if code, _, errs := run(t, b, "rm", "lab"); code != 0 {
+		t.Fatalf("rm: %d %s", code, errs)
+	}
+	s.exit(125)
+	s.wait("the sandbox went away before the process's end could be learned")
+}
+
+// TestSecondInterruptKills holds that an interrupt goes to the process, and a second one kills what doesn't listen.
+func TestSecondInterruptKills(t *testing.T) {
+	b := newBackend(t).ready(t)
+	create(t, b, "lab")
+	s := onTerminal(t, b, "exec", "lab", "--", "sh", "-c", `trap 'echo no' INT; echo ready; while :; do sleep 0.05; done`)
+	s.wait("ready")
+	s.typed("\x03")
+	s.wait("no")
+	s.typed("\x03")
+	s.exit(128 + int(unix.SIGKILL))
+}
+
+// TestInterruptedRunLeavesNothing holds that run deletes its sandbox also then.
+func TestInterruptedRunLeavesNothing(t *testing.T) {
+	b := newBackend(t).ready(t)
+	s := onTerminal(t, b, "run", "--", "sh", "-c", "echo ready; exec sleep 60")
+	s.wait("ready")
+	s.typed("\x03")
+	s.exit(128 + int(unix.SIGINT))
+	if _, out, _ := run(t, b, "ls", "-q"); out != "" {
+		t.Errorf("left: %s", out)
+	}
+}
