@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"shoal/internal/core"
@@ -128,6 +129,10 @@ func (j job) mmdebstrapArgs(path string) []string {
 	}
 	if j.recipe.user != "" {
 		args = append(args, "--customize-hook="+j.addUser())
+	}
+	if slices.ContainsFunc(j.sources, func(s source) bool { return strings.HasPrefix(s.URI, "file:") }) {
+		// Packages that need no download have to be visible inside the tree while they are installed.
+		args = append(args, "--hook-dir=/usr/share/mmdebstrap/hooks/file-mirror-automount")
 	}
 	for _, option := range excluded() {
 		args = append(args, "--dpkgopt="+option)
