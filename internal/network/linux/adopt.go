@@ -8,8 +8,8 @@ import (
 	"shoal/internal/network"
 )
 
-// Adopt returns the slot of a sandbox, whether this process attached it or found it in the kernel at Open. The latter has no NetNS: the
-// namespace is kept by the runtime that has taken it over, and serves no second start.
+// Adopt returns the slot of a sandbox, whether this process attached it or found it in the kernel at Open. The latter
+// has no NetNS: the namespace is kept by the runtime that has taken it over, and serves no second start.
 func (d *Driver) Adopt(_ context.Context, id core.SandboxID) (network.Slot, error) {
 	if err := d.begin(); err != nil {
 		return network.Slot{}, err

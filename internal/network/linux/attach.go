@@ -12,8 +12,8 @@ import (
 	"shoal/internal/network"
 )
 
-// Attach makes a slot. Its number and address are new; its entry in the map of slots comes last, so that nothing it sends is
-// let into the router before all of it stands.
+// Attach makes a slot. Its number and address are new; its entry in the map of slots comes last, so that nothing it
+// sends is let into the router before all of it stands.
 func (d *Driver) Attach(ctx context.Context, id core.SandboxID, egress network.Egress) (network.Slot, error) {
 	if !core.IsID(string(id)) {
 		return network.Slot{}, core.Errorf(core.CodeInvalid, "malformed id of a sandbox")
@@ -68,8 +68,8 @@ func (d *Driver) enter(id core.SandboxID) (*slot, error) {
 	return s, nil
 }
 
-// settle waits until no other call is at work on the slot. It fails with exists if the slot is alive then, and otherwise
-// clears it away.
+// settle waits until no other call is at work on the slot. It fails with exists if the slot is alive then, and
+// otherwise clears it away.
 func (d *Driver) settle(s *slot) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,9 +151,9 @@ const (
 	descriptors     = 4096
 )
 
-// spread moves a descriptor to a number that is not used again soon. NetNS names a slot's namespace by that number: should a
-// runtime come to open it too late, it must not find the namespace of another sandbox there. Where the process may not have
-// that many descriptors the number stays as it is.
+// spread moves a descriptor to a number that is not used again soon. NetNS names a slot's namespace by that number:
+// should a runtime come to open it too late, it must not find the namespace of another sandbox there. Where the process
+// may not have that many descriptors the number stays as it is.
 func spread(fd int, number uint32) int {
 	moved, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, firstDescriptor+int(number%descriptors))
 	if err != nil {

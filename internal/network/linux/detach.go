@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"golang.org/x/sys/unix"
 
@@ -19,8 +20,8 @@ type removal struct {
 	number uint32
 }
 
-// Detach removes a slot: its connections are reset, its packets dropped and its namespace let go before Detach returns. The
-// interfaces go in the background, since the kernel takes its time for each.
+// Detach removes a slot: its connections are reset, its packets dropped and its namespace let go before Detach returns.
+// The interfaces go in the background, since the kernel takes its time for each.
 func (d *Driver) Detach(_ context.Context, id core.SandboxID) error {
 	if err := d.begin(); err != nil {
 		return err
@@ -38,7 +39,8 @@ func (d *Driver) Detach(_ context.Context, id core.SandboxID) error {
 	return edge(d.take(s), "can't detach the network")
 }
 
-// take takes a slot away. s.mu is held. It goes on after an error: what could not be done then is swept by the next Open.
+// take takes a slot away. s.mu is held. It goes on after an error: what could not be done then is swept by the next
+// Open.
 func (d *Driver) take(s *slot) error {
 	s.gone = true
 	s.cut()
@@ -76,7 +78,8 @@ func (d *Driver) removeAll() {
 			indexes = append(indexes, r.index)
 		}
 		if err := d.router.removeLinks(indexes); err != nil {
-			d.cfg.Logger.Error("interfaces of detached slots remain until the next start", "count", len(batch), "err", err)
+			d.cfg.Logger.Error("interfaces of detached slots remain until the next start",
+				slog.Int("count", len(batch)), slog.Any("err", err))
 			continue
 		}
 		d.mu.Lock()

@@ -14,11 +14,11 @@ import (
 	"shoal/internal/core"
 )
 
-// Dial connects to a port on the guest's address. The socket is made by the thread that lives in the router, and belongs to
-// the router from then on; all the rest is done where the caller is.
+// Dial connects to a port on the guest's address. The socket is made by the thread that lives in the router, and
+// belongs to the router from then on; all the rest is done where the caller is.
 //
-// While a runtime is taking the namespace over, nobody answers and the kernel repeats its request only after a second: a
-// caller that waits for a guest to come up should bound each try by ctx and try again.
+// While a runtime is taking the namespace over, nobody answers and the kernel repeats its request only after a second:
+// a caller that waits for a guest to come up should bound each try by ctx and try again.
 func (d *Driver) Dial(ctx context.Context, id core.SandboxID, port uint16) (net.Conn, error) {
 	if port == 0 {
 		return nil, core.Errorf(core.CodeInvalid, "port 0 can't be dialed")
@@ -135,8 +135,8 @@ func (s *slot) own(tcp *net.TCPConn) (net.Conn, error) {
 	return c, nil
 }
 
-// conn is a TCP connection to a guest that Detach resets. All but Close is the embedded connection's, so that copying to
-// and from it still goes through the kernel's splice.
+// conn is a TCP connection to a guest that Detach resets. All but Close is the embedded connection's, so that copying
+// to and from it still goes through the kernel's splice.
 type conn struct {
 	*net.TCPConn
 	slot *slot

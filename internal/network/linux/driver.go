@@ -18,8 +18,8 @@ import (
 
 // Config is what a driver needs.
 type Config struct {
-	// Name tells the router from those of other servers on the host, for an operator who looks at it: it is shown as the alias of the
-	// router's lo. 1 to 64 characters of a-z, A-Z, 0-9, dot, dash and underscore.
+	// Name tells the router from those of other servers on the host, for an operator who looks at it: it is shown as
+	// the alias of the router's lo. 1 to 64 characters of a-z, A-Z, 0-9, dot, dash and underscore.
 	Name string
 	// StateDir holds nothing but the file that the router is mounted on. One process at a time may use it.
 	StateDir string
@@ -50,11 +50,12 @@ type Driver struct {
 
 var _ network.Driver = (*Driver)(nil)
 
-// Open finds the router of cfg.StateDir or makes it, and finds its slots. It may be called again after the process died at
-// any instruction: what is there is brought into the state that it must have, while live slots go on.
+// Open finds the router of cfg.StateDir or makes it, and finds its slots. It may be called again after the process died
+// at any instruction: what is there is brought into the state that it must have, while live slots go on.
 func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	if !namePattern.MatchString(cfg.Name) {
-		return nil, core.Invalid("name", "the network's name has 1 to 64 characters of a-z, A-Z, 0-9, dot, dash and underscore")
+		return nil, core.Invalid("name",
+			"the network's name has 1 to 64 characters of a-z, A-Z, 0-9, dot, dash and underscore")
 	}
 	if cfg.StateDir == "" || cfg.Logger == nil {
 		return nil, core.Errorf(core.CodeInvalid, "the network driver needs a state directory and a logger")
@@ -86,7 +87,8 @@ func open(ctx context.Context, cfg Config) (*Driver, error) {
 	for index, number := range garbage {
 		d.removals <- removal{index: index, number: number}
 	}
-	cfg.Logger.InfoContext(ctx, "network opened", "found", found, "slots", len(d.slots), "garbage", len(garbage))
+	cfg.Logger.InfoContext(ctx, "network opened",
+		slog.Bool("found", found), slog.Int("slots", len(d.slots)), slog.Int("garbage", len(garbage)))
 	return d, nil
 }
 
@@ -163,15 +165,15 @@ func (d *Driver) all() []*slot {
 	return list
 }
 
-// Close waits for calls under way and for the removal of interfaces, and lets go of the process's handles. Slots that a runtime has
-// taken over go on; others vanish. Connections that Dial made stay with their owners.
+// Close waits for calls under way and for the removal of interfaces, and lets go of the process's handles. Slots that a
+// runtime has taken over go on; others vanish. Connections that Dial made stay with their owners.
 func (d *Driver) Close() error {
 	d.closing.Do(func() { d.closeErr = d.shut(nil) })
 	return d.closeErr
 }
 
-// Destroy removes the router, all slots and the state directory if nothing else is in it, and closes the driver. The kernel
-// takes the namespaces down in the background.
+// Destroy removes the router, all slots and the state directory if nothing else is in it, and closes the driver. The
+// kernel takes the namespaces down in the background.
 func (d *Driver) Destroy(context.Context) error {
 	err := closed()
 	d.closing.Do(func() {

@@ -3,9 +3,9 @@ package linux
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 	"testing"
 	"time"
 
@@ -81,7 +81,8 @@ func TestUDPIsRefusedAtOnce(t *testing.T) {
 	for _, to := range destinations(t, other) {
 		for _, port := range []uint16{53, 443, 9999} {
 			start := time.Now()
-			if err := askUDP(slot, netip.AddrPortFrom(netip.MustParseAddr(to), port), 3*time.Second); !errors.Is(err, unix.ECONNREFUSED) {
+			err := askUDP(slot, netip.AddrPortFrom(netip.MustParseAddr(to), port), 3*time.Second)
+			if !errors.Is(err, unix.ECONNREFUSED) {
 				t.Errorf("UDP to %s:%d: %v, want refused", to, port, err)
 			}
 			if took := time.Since(start); took > fast {
@@ -110,8 +111,8 @@ func askUDP(slot network.Slot, to netip.AddrPort, wait time.Duration) error {
 	})
 }
 
-// TestEveryRefusalIsSent holds that none of many refusals falls to the kernel's limits on ICMP errors, of which one is shared by the
-// whole machine.
+// TestEveryRefusalIsSent holds that none of many refusals falls to the kernel's limits on ICMP errors, of which one is
+// shared by the whole machine.
 func TestEveryRefusalIsSent(t *testing.T) {
 	d := openTest(t)
 	slot := attachTest(t, d)
@@ -224,7 +225,7 @@ func TestGuestView(t *testing.T) {
 				return err
 			}
 			a := link.Attrs()
-			view = "lo up " + strconv.FormatBool(lo.Attrs().Flags&net.FlagUp != 0) + ", mtu " + strconv.Itoa(a.MTU) + ", mac " + a.HardwareAddr.String()
+			view = fmt.Sprintf("lo up %v, mtu %d, mac %v", lo.Attrs().Flags&net.FlagUp != 0, a.MTU, a.HardwareAddr)
 			for _, x := range addrs {
 				view += "\naddr " + x.IPNet.String()
 			}

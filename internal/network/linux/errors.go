@@ -9,7 +9,8 @@ import (
 	"shoal/internal/core"
 )
 
-// edge turns an error of the kernel or of a library into one of ours. act is the public message, such as "can't attach the network".
+// edge turns an error of the kernel or of a library into one of ours. act is the public message, such as "can't attach
+// the network".
 func edge(err error, act string) error {
 	var ours *core.Error
 	switch {

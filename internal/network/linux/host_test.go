@@ -27,7 +27,9 @@ import (
 func hostState(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer
-	for _, f := range []string{"ip_forward", "conf/all/rp_filter", "conf/all/forwarding", "icmp_ratelimit", "icmp_ratemask"} {
+	for _, f := range []string{
+		"ip_forward", "conf/all/rp_filter", "conf/all/forwarding", "icmp_ratelimit", "icmp_ratemask",
+	} {
 		v, err := os.ReadFile("/proc/sys/net/ipv4/" + f)
 		check(t, err)
 		fmt.Fprintf(&b, "%s=%s", f, v)
@@ -193,8 +195,8 @@ func TestLateStart(t *testing.T) {
 	}
 }
 
-// TestNothingLeaks destroys a driver with slots in all conditions and looks for anything left: mounts, links, namespaces,
-// descriptors and goroutines.
+// TestNothingLeaks destroys a driver with slots in all conditions and looks for anything left: mounts, links,
+// namespaces, descriptors and goroutines.
 func TestNothingLeaks(t *testing.T) {
 	needRoot(t)
 	files, goroutines := openFiles(t), runtime.NumGoroutine()

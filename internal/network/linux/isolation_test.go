@@ -23,8 +23,8 @@ func attachTest(t *testing.T, d *Driver) network.Slot {
 	return slot
 }
 
-// TestFragments is about a packet pieced together from two sandboxes. The router's own rules make the kernel join no fragments, so
-// the test adds one that does, as a transparent proxy or connection tracking would.
+// TestFragments is about a packet pieced together from two sandboxes. The router's own rules make the kernel join no
+// fragments, so the test adds one that does, as a transparent proxy or connection tracking would.
 func TestFragments(t *testing.T) {
 	d := openTest(t)
 	c, err := nftables.New(nftables.WithNetNSFd(d.router.ns))
@@ -88,8 +88,10 @@ func TestSpoofedSources(t *testing.T) {
 func TestOptionsAreDropped(t *testing.T) {
 	d := openTest(t)
 	w := openWire(t, attachTest(t, d))
-	p := ipPacket(network.GuestAddr, network.GatewayAddr, unix.IPPROTO_UDP, 1, 0, append([]byte{7, 3, 4, 0}, udp(4000, 53, "hello")...))
-	// Record route: four more bytes of header.
+	recordRoute := []byte{7, 3, 4, 0}
+	p := ipPacket(network.GuestAddr, network.GatewayAddr, unix.IPPROTO_UDP, 1, 0,
+		append(recordRoute, udp(4000, 53, "hello")...))
+	// The option's four bytes belong to the header.
 	p[0] = 0x46
 	binary.BigEndian.PutUint16(p[10:], 0)
 	binary.BigEndian.PutUint16(p[10:], checksum(p[:24]))
@@ -102,8 +104,8 @@ func TestOptionsAreDropped(t *testing.T) {
 	}
 }
 
-// TestStrayReplies checks that the door for replies to the host's dials lets nothing in that could open a connection, even if something
-// listened in the router.
+// TestStrayReplies checks that the door for replies to the host's dials lets nothing in that could open a connection,
+// even if something listened in the router.
 func TestStrayReplies(t *testing.T) {
 	d := openTest(t)
 	slot := attachTest(t, d)
@@ -152,14 +154,16 @@ func TestLinkLayerTricks(t *testing.T) {
 		f := append(bytes.Repeat([]byte{0xff}, 6), stranger...)
 		return append(binary.BigEndian.AppendUint16(f, kind), payload...)
 	}
-	for _, claimed := range []netip.Addr{network.GatewayAddr, network.GuestAddr, other.Addr, netip.MustParseAddr("10.88.0.3")} {
+	for _, claimed := range []netip.Addr{
+		network.GatewayAddr, network.GuestAddr, other.Addr, netip.MustParseAddr("10.88.0.3"),
+	} {
 		for op := byte(1); op <= 2; op++ {
 			w.send(t, broadcast(unix.ETH_P_ARP, arp(op, claimed, network.GatewayAddr)))
 			w.send(t, frame(unix.ETH_P_ARP, arp(op, claimed, network.GatewayAddr)))
 		}
 	}
-	vlan := append([]byte{0, 7, 8, 0}, ipPacket(network.GuestAddr, network.GatewayAddr, unix.IPPROTO_UDP, 1, 0, udp(1, 53, "x"))...)
-	w.send(t, frame(unix.ETH_P_8021Q, vlan))
+	packet := ipPacket(network.GuestAddr, network.GatewayAddr, unix.IPPROTO_UDP, 1, 0, udp(1, 53, "x"))
+	w.send(t, frame(unix.ETH_P_8021Q, append([]byte{0, 7, 8, 0}, packet...)))
 	w.send(t, broadcast(unix.ETH_P_IPV6, echo6(netip.MustParseAddr("fe80::bad"), netip.MustParseAddr("ff02::1"))))
 	if got := w.heard(t, anyFrame); len(got) != 0 {
 		t.Errorf("%d answers to tricks of the link layer, first %x", len(got), got[0])

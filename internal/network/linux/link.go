@@ -19,8 +19,8 @@ const guestLink = "eth0"
 // guestPrefix is the length of the network that gateway and guest share.
 const guestPrefix = 30
 
-// routerMAC and guestMAC are the same for every pair: a sandbox that is restored or forked into another slot meets the same
-// neighbours. No two pairs share a link.
+// routerMAC and guestMAC are the same for every pair: a sandbox that is restored or forked into another slot meets the
+// same neighbours. No two pairs share a link.
 func routerMAC() net.HardwareAddr { return net.HardwareAddr{0x02, 0x53, 0x48, 0, 0, 1} }
 func guestMAC() net.HardwareAddr  { return net.HardwareAddr{0x02, 0x53, 0x48, 0, 0, 2} }
 
@@ -44,8 +44,8 @@ func (r *router) addPair(name, alias string, ns int) (index int, err error) {
 	return pair.Index, nil
 }
 
-// raise brings the router's end into the state that it must have: no ARP, so that nothing a guest says can make an entry;
-// its own route; and a neighbour that never has to be asked for.
+// raise brings the router's end into the state that it must have: no ARP, so that nothing a guest says can make an
+// entry; its own route; and a neighbour that never has to be asked for.
 func (r *router) raise(s *slot) error {
 	link := linkAt(s.index)
 	if err := r.links.LinkSetARPOff(link); err != nil {
@@ -55,13 +55,14 @@ func (r *router) raise(s *slot) error {
 		return fmt.Errorf("bring up the router's end: %w", err)
 	}
 	err := r.links.RouteReplace(&netlink.Route{
-		Dst: hostNet(s.addr.AsSlice()), LinkIndex: s.index, Scope: netlink.SCOPE_LINK, Src: network.GatewayAddr.AsSlice(),
+		Dst: hostNet(s.addr.AsSlice()), LinkIndex: s.index,
+		Scope: netlink.SCOPE_LINK, Src: network.GatewayAddr.AsSlice(),
 	})
 	if err != nil {
 		return fmt.Errorf("route the slot's address: %w", err)
 	}
-	// The kernel looks for the neighbour after the destination has been rewritten. An entry for the slot's address would never be found,
-	// and on an interface without ARP the kernel would then make one up with its own MAC.
+	// The kernel looks for the neighbour after the destination has been rewritten. An entry for the slot's address
+	// would never be found, and on an interface without ARP the kernel would then make one up with its own MAC.
 	err = r.links.NeighSet(permanent(s.index, network.GuestAddr.AsSlice(), guestMAC()))
 	if err != nil {
 		return fmt.Errorf("name the guest's MAC: %w", err)
@@ -118,9 +119,9 @@ const (
 	upPause = 5 * time.Millisecond
 )
 
-// awaitUp waits until the interface carries packets. The end that is brought up first gets its carrier with the second, and the kernel
-// acts on that in the background: what is sent before is lost, and a lost SYN costs a second. Recent kernels
-// catch up when they are asked about the interface.
+// awaitUp waits until the interface carries packets. The end that is brought up first gets its carrier with the second,
+// and the kernel acts on that in the background: what is sent before is lost, and a lost SYN costs a second. Recent
+// kernels catch up when they are asked about the interface.
 func awaitUp(ctx context.Context, h *netlink.Handle, index int) error {
 	pause := time.NewTicker(upPause)
 	defer pause.Stop()

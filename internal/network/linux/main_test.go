@@ -30,7 +30,8 @@ func needRoot(t *testing.T) {
 // openDir opens a driver on a state directory.
 func openDir(t *testing.T, dir string) *Driver {
 	t.Helper()
-	d, err := Open(context.WithoutCancel(t.Context()), Config{Name: "test", StateDir: dir, Logger: slog.New(slog.DiscardHandler)})
+	cfg := Config{Name: "test", StateDir: dir, Logger: slog.New(slog.DiscardHandler)}
+	d, err := Open(context.WithoutCancel(t.Context()), cfg)
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}

@@ -11,8 +11,8 @@ import (
 // numberBlock is how many numbers are set aside in the kernel at a time.
 const numberBlock = 1024
 
-// numbers hands out slot numbers, rising, so that an address isn't used again while old events or flows may mean its last
-// owner. Driver.mu guards it.
+// numbers hands out slot numbers, rising, so that an address isn't used again while old events or flows may mean its
+// last owner. Driver.mu guards it.
 type numbers struct {
 	// last is the number given out last, reserved the highest one that the kernel remembers as possibly used.
 	last, reserved uint32
@@ -48,7 +48,8 @@ func (n *numbers) take() (uint32, error) {
 // give returns a number whose interface is gone.
 func (n *numbers) give(number uint32) { delete(n.used, number) }
 
-// The router's lo carries, as its alias, the name of the server for the eye and the highest number that may have been used.
+// The router's lo carries, as its alias, the name of the server for the eye and the highest number that may have been
+// used.
 
 func routerAlias(name string, reserved uint32) string {
 	return "shoal router " + name + " " + strconv.FormatUint(uint64(reserved), 10)

@@ -24,7 +24,10 @@ func TestNumbersRise(t *testing.T) {
 }
 
 func TestNumbersWrap(t *testing.T) {
-	n := numbers{last: maxNumber - 1, reserved: maxNumber, used: map[uint32]struct{}{1: {}}, reserve: func(uint32) error { return nil }}
+	n := numbers{
+		last: maxNumber - 1, reserved: maxNumber, used: map[uint32]struct{}{1: {}},
+		reserve: func(uint32) error { return nil },
+	}
 	for _, want := range []uint32{maxNumber, 2, 3} {
 		if got, err := n.take(); err != nil || got != want {
 			t.Errorf("take: %d, %v; want %d", got, err, want)

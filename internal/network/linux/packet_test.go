@@ -33,7 +33,8 @@ func guestIndex() (int, error) {
 	return int(req.Uint32()), nil
 }
 
-// wire is a raw socket on a slot's eth0, as the runtime's own network stack has one: it passes the namespace's netfilter by.
+// wire is a raw socket on a slot's eth0, as the runtime's own network stack has one: it passes the namespace's
+// netfilter by.
 type wire struct {
 	fd, index int
 }

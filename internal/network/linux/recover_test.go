@@ -22,7 +22,8 @@ import (
 	"shoal/internal/network"
 )
 
-// The environment that makes the test binary play another process: a server that dies, or a runtime that keeps a namespace.
+// The environment that makes the test binary play another process: a server that dies, or a runtime that keeps a
+// namespace.
 const (
 	envRole = "SHOAL_TEST_ROLE"
 	envArg  = "SHOAL_TEST_ARG"

@@ -11,8 +11,8 @@ import (
 // removedGroup is the group that interfaces are put into to be removed together. All others are in group 0.
 const removedGroup = 7
 
-// removeLinks removes interfaces and their peers. The kernel waits once for a whole group, not once for each. An interface that
-// isn't there any more is fine.
+// removeLinks removes interfaces and their peers. The kernel waits once for a whole group, not once for each. An
+// interface that isn't there any more is fine.
 func (r *router) removeLinks(indexes []int) error {
 	if len(indexes) == 0 {
 		return nil
@@ -25,7 +25,8 @@ func (r *router) removeLinks(indexes []int) error {
 			return fmt.Errorf("gather interfaces to remove: %w", err)
 		}
 	}
-	// The library has no call for it. A request without a socket opens one in the namespace of the thread that it is made on.
+	// The library has no call for it. A request without a socket opens one in the namespace of the thread that it is
+	// made on.
 	err := r.group.do(func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
 		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))

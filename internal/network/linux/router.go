@@ -80,7 +80,8 @@ func isNamespaceFile(file string) (bool, error) {
 	return st.Type == unix.NSFS_MAGIC, nil
 }
 
-// checkRouterNS refuses what can't be a router: another kind of namespace, or the process's own, whose network must never be changed.
+// checkRouterNS refuses what can't be a router: another kind of namespace, or the process's own, whose network must
+// never be changed.
 func checkRouterNS(ns int) error {
 	kind, err := unix.IoctlRetInt(ns, unix.NS_GET_NSTYPE)
 	if err != nil {
@@ -130,7 +131,8 @@ func (r *router) configure() error {
 	if err := r.links.AddrReplace(lo, &netlink.Addr{IPNet: gateway}); err != nil {
 		return fmt.Errorf("give the router its address: %w", err)
 	}
-	// Without it, what is sent to a slot that isn't there would have no route only as long as there is no default route.
+	// Without it, what is sent to a slot that isn't there would have no route only as long as there is no default
+	// route.
 	err := r.links.RouteReplace(&netlink.Route{
 		Dst:  &net.IPNet{IP: slotPrefix.Addr().AsSlice(), Mask: net.CIDRMask(slotPrefix.Bits(), 32)},
 		Type: unix.RTN_UNREACHABLE,
@@ -196,7 +198,8 @@ func (r *router) close() error {
 	return err
 }
 
-// linkAt names an interface by index, for calls that need no more. The index must not be 0: the library would then look for a name.
+// linkAt names an interface by index, for calls that need no more. The index must not be 0: the library would then look
+// for a name.
 func linkAt(index int) netlink.Link {
 	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}}
 }

@@ -21,9 +21,9 @@ const (
 	chainReturn = "unstamp"
 )
 
-// Priorities of the chains. The stamp must come before the kernel joins fragments (-400), which it does as soon as anything in the
-// namespace wants connection tracking or a transparent proxy, and without regard to the interface: a packet could then be
-// pieced together from two sandboxes.
+// Priorities of the chains. The stamp must come before the kernel joins fragments (-400), which it does as soon as
+// anything in the namespace wants connection tracking or a transparent proxy, and without regard to the interface: a
+// packet could then be pieced together from two sandboxes.
 const (
 	priorityStamp  = -500
 	priorityDecide = -150
@@ -99,8 +99,8 @@ func addRules(c *nftables.Conn, table *nftables.Table, slots *nftables.Set) {
 	add(decide, "rest", reject(unix.NFT_REJECT_ICMP_UNREACH, codeProhibit))
 
 	back := addChain(c, table, chainReturn, nftables.ChainHookPostrouting, priorityReturn)
-	// A guest believes an ICMP error only if the packet quoted in it carries the guest's own address. The quoted header's checksum is
-	// mended with it; the two changes cancel out in the checksum of the ICMP message.
+	// A guest believes an ICMP error only if the packet quoted in it carries the guest's own address. The quoted
+	// header's checksum is mended with it; the two changes cancel out in the checksum of the ICMP message.
 	add(back, "quote", protocol(unix.IPPROTO_ICMP), transport(0, 1), cmp(expr.CmpOpEq, []byte{icmpUnreach}),
 		immediate(guest), storeQuoted())
 	add(back, "own", match(meta(expr.MetaKeyOIF), native(loIndex)), accept())

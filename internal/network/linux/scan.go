@@ -27,12 +27,12 @@ func (r *router) listLinks() ([]netlink.Link, error) {
 	}
 }
 
-// alive reports whether the namespace at the other end of a pair is still in use. The kernel gives the id of a namespace that is being
-// taken down as -1, which the library returns unsigned.
+// alive reports whether the namespace at the other end of a pair is still in use. The kernel gives the id of a
+// namespace that is being taken down as -1, which the library returns unsigned.
 func alive(a *netlink.LinkAttrs) bool { return int32(uint32(a.NetNsID)) >= 0 }
 
-// scan finds the slots that the kernel has, and the interfaces that belong to none: those of a slot that was half made or half
-// removed when its process died, or whose namespace is being taken down.
+// scan finds the slots that the kernel has, and the interfaces that belong to none: those of a slot that was half made
+// or half removed when its process died, or whose namespace is being taken down.
 //
 // The map of slots tells which are whole: Attach enters a slot last and Detach removes it first. Where there is no map
 // at all, every named interface counts as a slot.
@@ -64,7 +64,8 @@ func (r *router) scan() (slots map[core.SandboxID]*slot, garbage map[int]uint32,
 			garbage[a.Index] = number
 			continue
 		}
-		// Detach returns before the interface is gone, so a sandbox may have been attached again meanwhile: the newer one counts.
+		// Detach returns before the interface is gone, so a sandbox may have been attached again meanwhile: the newer
+		// one counts.
 		if other := slots[s.id]; other != nil {
 			if other.number > s.number {
 				s, other = other, s

@@ -14,8 +14,8 @@ import (
 	"shoal/internal/network"
 )
 
-// slotPrefix is where the addresses come from that stand for slots in the router: the shared address space of RFC 6598, which
-// no site uses for hosts of its own. Slot n is the nth address.
+// slotPrefix is where the addresses come from that stand for slots in the router: the shared address space of RFC 6598,
+// which no site uses for hosts of its own. Slot n is the nth address.
 var slotPrefix = netip.MustParsePrefix("100.64.0.0/10")
 
 // maxNumber is the highest number of a slot; the last address of the prefix stays unused, as the first does.
@@ -45,8 +45,8 @@ func parseLinkName(name string) (uint32, bool) {
 	return uint32(n), true
 }
 
-// slot is one sandbox's network as this process knows it. Nothing of it is durable: after a restart it is made again from
-// the kernel.
+// slot is one sandbox's network as this process knows it. Nothing of it is durable: after a restart it is made again
+// from the kernel.
 type slot struct {
 	id     core.SandboxID
 	number uint32

@@ -14,13 +14,13 @@ type sysctl struct {
 	optional bool
 }
 
-// routerSysctls is everything the router relies on. A new namespace starts with the host's values, so each is set, also where the
-// kernel's default would do.
+// routerSysctls is everything the router relies on. A new namespace starts with the host's values, so each is set, also
+// where the kernel's default would do.
 func routerSysctls() []sysctl {
 	list := []sysctl{
 		{path: "ipv4/ip_forward", value: "0"},
-		// Each refusal of UDP is an answer that the guest waits for: none may fall to a limit, neither to that of a peer nor to
-		// the one that all namespaces share.
+		// Each refusal of UDP is an answer that the guest waits for: none may fall to a limit, neither to that of a
+		// peer nor to the one that all namespaces share.
 		{path: "ipv4/icmp_ratelimit", value: "0"},
 		{path: "ipv4/icmp_ratemask", value: "0"},
 	}
@@ -42,7 +42,8 @@ func routerSysctls() []sysctl {
 	return list
 }
 
-// slotSysctls keeps IPv6 off the interface that is about to come. Loopback keeps ::1, so all.disable_ipv6 stays as it is.
+// slotSysctls keeps IPv6 off the interface that is about to come. Loopback keeps ::1, so all.disable_ipv6 stays as it
+// is.
 func slotSysctls() []sysctl {
 	return []sysctl{{path: "ipv6/conf/default/disable_ipv6", value: "1", optional: true}}
 }

@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onThread starts fn on an OS thread that runs nothing else meanwhile. If fn reports the thread as clean, in the namespace it
-// was found in, the thread goes back to the scheduler, otherwise it ends.
+// onThread starts fn on an OS thread that runs nothing else meanwhile. If fn reports the thread as clean, in the
+// namespace it was found in, the thread goes back to the scheduler, otherwise it ends.
 //
-// It is never the process's first thread, through which others look at the process: /proc/self/ns/net and /proc/self/net are that thread's.
+// It is never the process's first thread, through which others look at the process: /proc/self/ns/net and
+// /proc/self/net are that thread's.
 func onThread(fn func() (clean bool)) {
 	go func() {
 		runtime.LockOSThread()
@@ -42,8 +43,8 @@ func openOwnNetNS() (int, error) {
 	return fd, nil
 }
 
-// inNewNetNS makes a network namespace, runs prepare on a thread inside it and returns a descriptor of it. The namespace
-// lives as long as the descriptor, unless something else comes to use it.
+// inNewNetNS makes a network namespace, runs prepare on a thread inside it and returns a descriptor of it. The
+// namespace lives as long as the descriptor, unless something else comes to use it.
 func inNewNetNS(prepare func() error) (int, error) {
 	type result struct {
 		fd  int

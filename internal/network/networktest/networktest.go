@@ -1,6 +1,7 @@
 // Package networktest is the contract of package network as tests that every driver must pass.
 //
-// It must not know any driver: what a driver needs beyond the contract to be tested comes in Options. Start reading at Run.
+// It must not know any driver: what a driver needs beyond the contract to be tested comes in Options. Start reading at
+// Run.
 package networktest
 
 import (
@@ -17,12 +18,13 @@ import (
 type Options struct {
 	// Listen listens in the slot on GuestAddr and the port, as a program of the sandbox would.
 	Listen func(t *testing.T, slot network.Slot, port uint16) net.Listener
-	// Hold keeps the slot's namespace in use, as a runtime does, until the returned function is called. It may be called once.
+	// Hold keeps the slot's namespace in use, as a runtime does, until the returned function is called. It may be
+	// called once.
 	Hold func(t *testing.T, slot network.Slot) (release func())
 }
 
-// Open opens a driver on the state that dir names. Opened again with the same dir, be it after Close or not, it must find
-// what the earlier driver left, as after a restart.
+// Open opens a driver on the state that dir names. Opened again with the same dir, be it after Close or not, it must
+// find what the earlier driver left, as after a restart.
 type Open func(t *testing.T, dir string) network.Driver
 
 // Run runs the suite. Each test has a state of its own and destroys it in the end.
