@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -22,27 +23,41 @@ func (d *Driver) List(ctx context.Context) ([]disk.Tree, error) {
 	}
 	defer end()
 	var trees []disk.Tree
-	for _, kind := range kinds() {
-		names, err := readNames(d.kindPath(kind))
-		if err != nil {
-			return nil, failure(err, "list trees")
+	err = d.eachName(func(kind disk.Kind, _, name string) error {
+		ref := disk.Ref{Kind: kind, ID: name}
+		if ref.Check() != nil {
+			return nil
 		}
-		for _, name := range names {
-			ref := disk.Ref{Kind: kind, ID: name}
-			if ref.Check() != nil {
-				continue
-			}
-			tree, err := d.lookAt(ref)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue // deleted meanwhile
-			}
-			if err != nil {
-				return nil, failure(err, "list trees")
-			}
-			trees = append(trees, tree)
+		tree, err := d.lookAt(ref)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // deleted meanwhile
 		}
+		trees = append(trees, tree)
+		return err
+	})
+	if err != nil {
+		return nil, failure(err, "list trees")
 	}
 	return trees, nil
+}
+
+// eachName calls f with every name in the directories that hold trees.
+func (d *Driver) eachName(f func(kind disk.Kind, dir, name string) error) error {
+	for _, kind := range kinds() {
+		for shard := range shards {
+			dir := filepath.Join(d.pool.mnt, string(kind), shardName(shard))
+			names, err := readNames(dir)
+			if err != nil {
+				return err
+			}
+			for _, name := range names {
+				if err := f(kind, dir, name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 func readNames(dir string) ([]string, error) {
@@ -95,26 +110,21 @@ func (d *Driver) PurgeQuarantine(ctx context.Context, age time.Duration) (int, e
 	}
 	defer end()
 	purged := 0
-	for _, kind := range kinds() {
-		names, err := readNames(d.kindPath(kind))
-		if err != nil {
-			return purged, failure(err, "list trees set aside")
+	err = d.eachName(func(_ disk.Kind, dir, name string) error {
+		since, ok := asideSince(name)
+		if !ok || time.Since(since) < age {
+			return nil
 		}
-		for _, name := range names {
-			since, ok := asideSince(name)
-			if !ok || time.Since(since) < age {
-				continue
-			}
-			if err := ctx.Err(); err != nil {
-				return purged, failure(err, "purge")
-			}
-			if err := d.destroy(kind, name); err != nil {
-				return purged, err
-			}
-			purged++
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-	}
-	return purged, nil
+		if err := destroy(dir, name); err != nil {
+			return err
+		}
+		purged++
+		return nil
+	})
+	return purged, failure(err, "purge")
 }
 
 // asideSince tells since when a name is set aside.
@@ -147,9 +157,19 @@ func (d *Driver) Space(ctx context.Context) (disk.Space, error) {
 	if err := unix.Fstat(int(d.pool.image.Fd()), &image); err != nil {
 		return disk.Space{}, failure(err, "stat image")
 	}
+	dev, err := deviceInfo(int(d.pool.root.Fd()), 1)
+	if err != nil {
+		return disk.Space{}, failure(err, "look at pool's device")
+	}
 	more, err := room(d.pool.cfg, image.Size, 1<<62)
 	if err != nil {
 		return disk.Space{}, failure(err, "look for room")
 	}
-	return disk.Space{TotalBytes: image.Size + more, FreeBytes: free + more, AllocatedBytes: image.Blocks * 512}, nil
+	// While the pool grows, the image is larger than the file system for a moment.
+	more += max(0, image.Size-int64(dev.totalBytes))
+	return disk.Space{
+		TotalBytes:     int64(dev.totalBytes) + more,
+		FreeBytes:      free + more,
+		AllocatedBytes: image.Blocks * 512,
+	}, nil
 }

@@ -290,12 +290,17 @@ func (p *pool) makeDirs() error {
 		return err
 	}
 	for _, kind := range kinds() {
-		dir := filepath.Join(p.mnt, string(kind))
-		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
+		dirs := []string{filepath.Join(p.mnt, string(kind))}
+		for shard := range shards {
+			dirs = append(dirs, filepath.Join(dirs[0], shardName(shard)))
 		}
-		if err := p.guard(dir); err != nil {
-			return err
+		for _, dir := range dirs {
+			if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+			if err := p.guard(dir); err != nil {
+				return err
+			}
 		}
 	}
 	return commit(int(p.root.Fd()))

@@ -283,13 +283,13 @@ func TestPathsAreUnderMount(t *testing.T) {
 	d := open(t, btrfs.Config{Dir: pool, GrowStep: 256 * mib})
 	defer d.Close()
 	path := clone(t, d, "a", 0)
-	if want := filepath.Join(dir, "a pool", "mnt", string(disk.KindSandbox), "a"); path != want {
-		t.Errorf("path is %q, want %q", path, want)
+	if want := filepath.Join(dir, "a pool", "mnt") + "/"; !strings.HasPrefix(path, want) {
+		t.Errorf("path is %q, want it below %q", path, want)
 	}
 	must(t, d.Close())
 	d = open(t, btrfs.Config{Dir: pool, GrowStep: 256 * mib})
 	defer d.Close()
-	if got, err := d.Path(sandbox("a")); err != nil || got != path || strings.Contains(got, "link") {
+	if got, err := d.Path(sandbox("a")); err != nil || got != path {
 		t.Errorf("path is %q, %v after a reopen", got, err)
 	}
 }

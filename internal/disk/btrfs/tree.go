@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 
@@ -13,7 +14,7 @@ import (
 	"shoal/internal/disk"
 )
 
-// A tree is the subvolume <kind>/<id>. What it is can be read from the kernel's own record of it, so that no marker of ours
+// A tree is the subvolume <kind>/<shard>/<id>. What it is can be read from the kernel's own record of it, so that no marker of ours
 // can disagree with it: frozen is the read-only flag; a tree that Create made has no parent, and is complete once frozen.
 
 // begin checks what every call on a tree checks, and holds the driver open until end is called.
@@ -34,14 +35,24 @@ func (d *Driver) begin(ctx context.Context, refs ...disk.Ref) (end func(), err e
 	return d.mu.RUnlock, nil
 }
 
-func (d *Driver) kindPath(kind disk.Kind) string { return filepath.Join(d.pool.mnt, string(kind)) }
+// shards is how many directories trees of a kind are spread over, by their ids. The kernel makes one clone at a time in a
+// directory, with a commit each; clones in different directories share one.
+const shards = 32
 
-func (d *Driver) treePath(ref disk.Ref) string {
-	return filepath.Join(d.pool.mnt, string(ref.Kind), ref.ID)
+func shardOf(id string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id))
+	return shardName(int(h.Sum32() % shards))
 }
 
-// openKind opens the directory that holds trees of a kind.
-func (d *Driver) openKind(kind disk.Kind) (*os.File, error) { return os.Open(d.kindPath(kind)) }
+func shardName(n int) string { return fmt.Sprintf("%02x", n) }
+
+// dirOf is the directory that holds a tree.
+func (d *Driver) dirOf(ref disk.Ref) string {
+	return filepath.Join(d.pool.mnt, string(ref.Kind), shardOf(ref.ID))
+}
+
+func (d *Driver) treePath(ref disk.Ref) string { return filepath.Join(d.dirOf(ref), ref.ID) }
 
 // openTree opens a tree's root directory without following a link.
 func (d *Driver) openTree(ref disk.Ref) (*os.File, error) {
@@ -73,7 +84,7 @@ func (d *Driver) Create(ctx context.Context, ref disk.Ref) (string, error) {
 		return "", err
 	}
 	defer end()
-	dir, err := d.openKind(ref.Kind)
+	dir, err := os.Open(d.dirOf(ref))
 	if err != nil {
 		return "", failure(err, "create tree")
 	}
@@ -109,7 +120,7 @@ func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOp
 	if info.flags&rootReadOnly == 0 {
 		return "", core.Errorf(core.CodeConflict, "a tree must be frozen before it is cloned")
 	}
-	dir, err := d.openKind(to.Kind)
+	dir, err := os.Open(d.dirOf(to))
 	if err != nil {
 		return "", failure(err, "clone tree")
 	}
@@ -170,11 +181,11 @@ func (d *Driver) Delete(ctx context.Context, ref disk.Ref) error {
 		return err
 	}
 	defer end()
-	return d.destroy(ref.Kind, ref.ID)
+	return destroy(d.dirOf(ref), ref.ID)
 }
 
-func (d *Driver) destroy(kind disk.Kind, name string) error {
-	dir, err := d.openKind(kind)
+func destroy(path, name string) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return failure(err, "delete tree")
 	}
