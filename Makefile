@@ -26,7 +26,7 @@ RACE       := ^shoal/(internal/(control|node|guest|httpapi|store|cli|network/fak
 
 LDFLAGS    := -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
-.PHONY: help deps build guest precompile demo test unit race e2e test-full fuzz bench check fmt vet arch lint vuln generate \
+.PHONY: help deps build guest test-build precompile demo test unit race e2e test-full fuzz bench check fmt vet arch lint vuln generate \
         notices notices-check install uninstall clean
 
 help: ## List the targets.
@@ -53,19 +53,25 @@ guest: ## Build the guest agent that bin/shoal carries.
 	$(GO) build -trimpath -ldflags '-s -w' -o $(GUEST_OUT) ./cmd/shoal-guest
 
 .PHONY: $(BIN)
-$(BIN): guest precompile
+$(BIN): guest
 	@mkdir -p bin
-	$(GO) build $(BUILD_FLAGS) -trimpath -ldflags '-s -w $(LDFLAGS)' -o $@ ./cmd/shoal
+	$(GO) build -trimpath -ldflags '-s -w $(LDFLAGS)' -o $@ ./cmd/shoal
 	@ls -l $@ | awk '{printf "bin/shoal: %.1f MB\n", $$5/1e6}'
+
+test-build: build ## Build also bin/shoal-failpoint, which the fault tests kill at its failpoints.
+	$(GO) build -tags failpoint -trimpath -ldflags '-s -w $(LDFLAGS)' -o bin/shoal-failpoint ./cmd/shoal
 
 demo: ## From a fresh machine to untrusted code in a sandbox: deps, build, tour. Needs root.
 	@$(MAKE) --no-print-directory deps build
 	@if [ "$$(id -u)" = 0 ]; then exec $(BIN) tour; else exec sudo $(BIN) tour; fi
 
+# The programs that tests start.
+BINARIES = SHOAL_BIN=$(CURDIR)/$(BIN) SHOAL_FAILPOINT_BIN=$(CURDIR)/bin/shoal-failpoint
+
 # As root, what needs root must run; as an ordinary user it skips and says so.
 ROOT_ENV = if [ "$$(id -u)" = 0 ]; then export SHOAL_REQUIRE_ROOT=1; fi
 
-test: build arch unit race e2e ## Everything that must pass before a merge (at most 15 minutes on 2 cores).
+test: test-build arch unit race e2e ## Everything that must pass before a merge (at most 15 minutes on 2 cores).
 
 unit: ## Unit, contract and CLI tests.
 	@$(ROOT_ENV); $(GO) test -timeout 10m $$($(GO) list ./... | grep -v '^shoal/test')
@@ -73,11 +79,11 @@ unit: ## Unit, contract and CLI tests.
 race: ## The same with the race detector, where it runs.
 	@CGO_ENABLED=1 $(GO) test -race -short -timeout 10m $$($(GO) list ./... | grep -E '$(RACE)')
 
-e2e: build ## The built program: real server, real sandboxes, a small fault set. Needs root.
-	@$(ROOT_ENV); SHOAL_BIN=$(CURDIR)/$(BIN) $(GO) test -timeout 12m -count=1 ./test/...
+e2e: test-build ## The built program: real server, real sandboxes, a small fault set. Needs root.
+	@$(ROOT_ENV); $(BINARIES) $(GO) test -timeout 12m -count=1 ./test/...
 
 test-full: test ## All failpoints, fuzzing, isolation, soak. Hours.
-	@$(ROOT_ENV); SHOAL_BIN=$(CURDIR)/$(BIN) SHOAL_TEST_FULL=1 $(GO) test -timeout 6h -count=1 ./test/...
+	@$(ROOT_ENV); $(BINARIES) SHOAL_TEST_FULL=1 $(GO) test -timeout 6h -count=1 ./test/...
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=10m
 
 FUZZTIME ?= 60s
@@ -87,7 +93,9 @@ fuzz: ## Each fuzz target for FUZZTIME (60s).
 	    echo "fuzz $$dir $$name"; $(GO) test "./$$dir" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME); done; done
 
 bench: build ## Speed and size, as a table and JSON. Needs root and a quiet machine.
-	@$(BIN) bench
+	@mkdir -p build
+	$(GO) build -o build/bench ./test/bench
+	build/bench -bin $(BIN) -commit $(COMMIT) -json build/bench.json
 
 check: fmt vet arch lint notices-check ## Format, vet, architecture, lint: before every commit.
 
@@ -114,7 +122,14 @@ vuln: ## Known vulnerabilities of what is linked in.
 
 generate: ## Everything that is made from a source: API types, references, golden files of the CLI.
 	$(GO) generate ./api/...
-	$(GO) test ./internal/cli -run 'Reference|Help' -update
+	$(GO) test ./internal/cli -run Help -update
+	$(MAKE) --no-print-directory build
+	@mkdir -p docs/reference
+	$(BIN) reference >docs/reference/cli.md.new && mv docs/reference/cli.md.new docs/reference/cli.md
+
+precompile: ## Compile gVisor's seccomp filters ahead: after a change of its version or of a flag (a minute).
+	@mkdir -p build
+	$(GO) run ./internal/runtime/gvisor/precompile >build/filters && mv build/filters internal/runtime/gvisor/filters_amd64.go
 
 notices: ## Write THIRD_PARTY_NOTICES.md from what is linked in.
 	$(GO) -C tools run ./notices -root .. ./cmd/shoal ./cmd/shoal-guest

@@ -105,7 +105,7 @@ func (a *app) root(extra []*cobra.Command) *cobra.Command {
 	root.AddCommand(
 		a.runCommand(), a.createCommand(), a.lsCommand(), a.getCommand(), a.rmCommand(),
 		a.execCommand(), a.shellCommand(), a.cpCommand(), a.logsCommand(), a.killCommand(),
-		a.templateCommand(), a.eventsCommand(), a.versionCommand(), a.completionCommand(), a.tourCommand(),
+		a.templateCommand(), a.eventsCommand(), a.versionCommand(), a.completionCommand(), a.tourCommand(), a.referenceCommand(),
 	)
 	for _, c := range extra {
 		if c.GroupID == "" {

@@ -90,3 +90,17 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 		}
 	})
 }
+
+// TestReference holds docs/reference/cli.md, which also has the commands that only the program itself can have, against the
+// commands of this package.
+func TestReference(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands(cli.New(cli.Options{}), func(c *cobra.Command) {
+		if !strings.Contains(string(text), strings.TrimSpace(cli.Section(c))+"\n") {
+			t.Errorf("docs/reference/cli.md is stale about %s: run make generate", c.CommandPath())
+		}
+	})
+}
