@@ -35,6 +35,7 @@ func TestContract(t *testing.T) {
 		func(_ *testing.T, dir string) network.Driver { return New(kernel(dir)) },
 		networktest.Options{
 			Listen: func(t *testing.T, slot network.Slot, port uint16) net.Listener {
+				t.Helper()
 				l, err := of(t, slot.Sandbox).Listen(slot.Sandbox, port)
 				if err != nil {
 					t.Fatalf("listen in the slot: %v", err)
@@ -42,6 +43,7 @@ func TestContract(t *testing.T) {
 				return l
 			},
 			Hold: func(t *testing.T, slot network.Slot) func() {
+				t.Helper()
 				release, err := of(t, slot.Sandbox).Hold(slot.Sandbox)
 				if err != nil {
 					t.Fatalf("hold the slot: %v", err)

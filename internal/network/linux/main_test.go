@@ -109,6 +109,9 @@ func hold(t *testing.T, slot network.Slot) func() {
 func TestContract(t *testing.T) {
 	needRoot(t)
 	networktest.Run(t,
-		func(t *testing.T, dir string) network.Driver { return openDir(t, dir) },
+		func(t *testing.T, dir string) network.Driver {
+			t.Helper()
+			return openDir(t, dir)
+		},
 		networktest.Options{Listen: listenIn, Hold: hold})
 }

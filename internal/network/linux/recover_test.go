@@ -283,10 +283,12 @@ func TestOpenMends(t *testing.T) {
 		harm func(t *testing.T, d *Driver, slot network.Slot)
 	}{
 		{"file made but not mounted", true, func(t *testing.T, d *Driver, _ network.Slot) {
+			t.Helper()
 			check(t, d.router.forget())
 			check(t, os.WriteFile(d.router.file, nil, 0o600))
 		}},
 		{"router without anything in it", true, func(t *testing.T, d *Driver, _ network.Slot) {
+			t.Helper()
 			check(t, d.router.forget())
 			ns, err := inNewNetNS(func() error { return nil })
 			check(t, err)
@@ -295,12 +297,14 @@ func TestOpenMends(t *testing.T) {
 			check(t, unix.Close(ns))
 		}},
 		{"rules flushed", false, func(t *testing.T, d *Driver, _ network.Slot) {
+			t.Helper()
 			c, err := nftables.New(nftables.WithNetNSFd(d.router.ns))
 			check(t, err)
 			c.FlushRuleset()
 			check(t, c.Flush())
 		}},
 		{"a chain emptied", false, func(t *testing.T, d *Driver, _ network.Slot) {
+			t.Helper()
 			c, err := nftables.New(nftables.WithNetNSFd(d.router.ns))
 			check(t, err)
 			tb, _ := slotTable()
@@ -308,27 +312,33 @@ func TestOpenMends(t *testing.T) {
 			check(t, c.Flush())
 		}},
 		{"sysctls changed", false, func(t *testing.T, d *Driver, _ network.Slot) {
+			t.Helper()
 			check(t, d.router.thread.do(func() error {
 				return applySysctls([]sysctl{
-					{path: "ipv4/ip_forward", value: "1"}, {path: "ipv4/icmp_ratemask", value: "6168"},
+					{path: "ipv4/ip_forward", value: "1"},
+					{path: "ipv4/icmp_ratemask", value: "6168"},
 					{path: "ipv4/conf/all/rp_filter", value: "0"},
 				})
 			}))
 		}},
 		{"interface down, route and neighbour gone with it", false, func(t *testing.T, d *Driver, slot network.Slot) {
+			t.Helper()
 			check(t, d.router.links.LinkSetDown(linkAt(d.find(slot.Sandbox).index)))
 		}},
 		{"slot half made, without its map element", false, func(t *testing.T, d *Driver, _ network.Slot) {
+			t.Helper()
 			half := attachTest(t, d)
 			hold(t, half)
 			check(t, d.router.table.remove(d.find(half.Sandbox).index))
 		}},
 		{"interface without a sandbox", false, func(t *testing.T, d *Driver, _ network.Slot) {
+			t.Helper()
 			half := attachTest(t, d)
 			hold(t, half)
 			check(t, d.router.links.LinkSetAlias(linkAt(d.find(half.Sandbox).index), "nobody's"))
 		}},
 		{"element of an interface that is gone", false, func(t *testing.T, d *Driver, _ network.Slot) {
+			t.Helper()
 			check(t, d.router.table.add(4242, slotAddr(4242)))
 		}},
 	}

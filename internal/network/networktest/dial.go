@@ -78,7 +78,8 @@ func wantGreeting(t *testing.T, d network.Driver, id core.SandboxID, port uint16
 	return c
 }
 
-func testDial(t *testing.T, b bench) {
+func testDial(b bench) {
+	t := b.t
 	d := b.driver(t)
 	ids := []core.SandboxID{newID(), newID(), newID()}
 	for _, id := range ids {
@@ -94,7 +95,8 @@ func testDial(t *testing.T, b bench) {
 	}
 }
 
-func testDialRefused(t *testing.T, b bench) {
+func testDialRefused(b bench) {
+	t := b.t
 	d := b.driver(t)
 	id := newID()
 	attach(t, d, id)
@@ -110,7 +112,8 @@ func testDialRefused(t *testing.T, b bench) {
 	wantCode(t, "Dial of an unknown sandbox", err, core.CodeNotFound)
 }
 
-func testDetachCuts(t *testing.T, b bench) {
+func testDetachCuts(b bench) {
+	t := b.t
 	d := b.driver(t)
 	id, other := newID(), newID()
 	serve(t, b.opts.Listen(t, attach(t, d, id), network.AgentPort), "cut")

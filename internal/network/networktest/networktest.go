@@ -32,7 +32,7 @@ func Run(t *testing.T, open Open, opts Options) {
 	t.Helper()
 	tests := []struct {
 		name string
-		run  func(t *testing.T, b bench)
+		run  func(b bench)
 	}{
 		{"attach makes a slot that is listed and adopted", testAttach},
 		{"attach refuses what it can't do", testAttachRefuses},
@@ -53,20 +53,21 @@ func Run(t *testing.T, open Open, opts Options) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := bench{dir: t.TempDir(), open: open, opts: opts}
+			b := bench{t: t, dir: t.TempDir(), open: open, opts: opts}
 			t.Cleanup(func() {
 				// The test's own driver is closed or destroyed by now: the state goes with a fresh one.
 				if err := open(t, b.dir).Destroy(context.WithoutCancel(t.Context())); err != nil {
 					t.Errorf("destroy after the test: %v", err)
 				}
 			})
-			tt.run(t, b)
+			tt.run(b)
 		})
 	}
 }
 
 // bench is one test's state and ways to get at it.
 type bench struct {
+	t    *testing.T
 	dir  string
 	open Open
 	opts Options

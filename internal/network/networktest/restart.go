@@ -8,7 +8,8 @@ import (
 	"shoal/internal/network"
 )
 
-func testRestart(t *testing.T, b bench) {
+func testRestart(b bench) {
+	t := b.t
 	first := b.driver(t)
 	id := newID()
 	slot := attach(t, first, id)
@@ -31,7 +32,8 @@ func testRestart(t *testing.T, b bench) {
 }
 
 // testDeath leaves the first driver open, with all it holds in memory, as no orderly end would.
-func testDeath(t *testing.T, b bench) {
+func testDeath(b bench) {
+	t := b.t
 	first := b.driver(t)
 	id := newID()
 	slot := attach(t, first, id)
@@ -64,7 +66,8 @@ func checkSurvivor(t *testing.T, b bench, d network.Driver, slot network.Slot) {
 	wantCode(t, "Attach of a slot from before", err, core.CodeExists)
 }
 
-func testRestartUnused(t *testing.T, b bench) {
+func testRestartUnused(b bench) {
+	t := b.t
 	first := b.driver(t)
 	id := newID()
 	attach(t, first, id)
@@ -82,7 +85,8 @@ func testRestartUnused(t *testing.T, b bench) {
 	attach(t, second, id)
 }
 
-func testClosed(t *testing.T, b bench) {
+func testClosed(b bench) {
+	t := b.t
 	d := b.driver(t)
 	id := newID()
 	attach(t, d, id)
@@ -104,7 +108,8 @@ func testClosed(t *testing.T, b bench) {
 	}
 }
 
-func testDestroy(t *testing.T, b bench) {
+func testDestroy(b bench) {
+	t := b.t
 	d := b.driver(t)
 	id := newID()
 	slot := attach(t, d, id)

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"testing"
 
 	"shoal/internal/core"
 	"shoal/internal/network"
 )
 
-func testAttach(t *testing.T, b bench) {
+func testAttach(b bench) {
+	t := b.t
 	d := b.driver(t)
 	id := newID()
 	slot := attach(t, d, id)
@@ -29,7 +29,8 @@ func testAttach(t *testing.T, b bench) {
 	}
 }
 
-func testAttachRefuses(t *testing.T, b bench) {
+func testAttachRefuses(b bench) {
+	t := b.t
 	d := b.driver(t)
 	_, err := d.Attach(t.Context(), "../../etc", network.EgressDeny)
 	wantCode(t, "Attach of a malformed id", err, core.CodeInvalid)
@@ -45,7 +46,8 @@ func testAttachRefuses(t *testing.T, b bench) {
 	}
 }
 
-func testDetach(t *testing.T, b bench) {
+func testDetach(b bench) {
+	t := b.t
 	d := b.driver(t)
 	id, other := newID(), newID()
 	detach(t, d, id)
@@ -59,7 +61,8 @@ func testDetach(t *testing.T, b bench) {
 	}
 }
 
-func testReattach(t *testing.T, b bench) {
+func testReattach(b bench) {
+	t := b.t
 	d := b.driver(t)
 	id := newID()
 	first := attach(t, d, id)
@@ -73,7 +76,8 @@ func testReattach(t *testing.T, b bench) {
 	wantGreeting(t, d, id, network.AgentPort, "second")
 }
 
-func testContext(t *testing.T, b bench) {
+func testContext(b bench) {
+	t := b.t
 	d := b.driver(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -86,7 +90,8 @@ func testContext(t *testing.T, b bench) {
 	wantCode(t, "Dial with a canceled context", err, core.CodeCanceled)
 }
 
-func testAttachRace(t *testing.T, b bench) {
+func testAttachRace(b bench) {
+	t := b.t
 	d := b.driver(t)
 	id := newID()
 	const tries = 8
@@ -112,7 +117,8 @@ func testAttachRace(t *testing.T, b bench) {
 	}
 }
 
-func testAttachDetachRace(t *testing.T, b bench) {
+func testAttachDetachRace(b bench) {
+	t := b.t
 	d := b.driver(t)
 	const sandboxes = 8
 	ids := make([]core.SandboxID, sandboxes)
@@ -140,7 +146,8 @@ func testAttachDetachRace(t *testing.T, b bench) {
 	}
 }
 
-func testMany(t *testing.T, b bench) {
+func testMany(b bench) {
+	t := b.t
 	d := b.driver(t)
 	const sandboxes = 20
 	var wg sync.WaitGroup
