@@ -21,6 +21,8 @@ type box struct {
 	mu     sync.Mutex
 	record record
 	watch  *watch
+	// dying are processes that have been killed and may be ours to reap.
+	dying []process
 }
 
 // newBox returns a box for a record.

@@ -68,11 +68,11 @@ func createFromJob(in io.Reader) (result, error) {
 	if err != nil {
 		return result{}, fmt.Errorf("make sandbox: %w", err)
 	}
-	sentry, err := lookProcess(c.SandboxPid())
+	sentry, _, err := lookProcess(c.SandboxPid())
 	if err != nil {
 		return result{}, fmt.Errorf("look at sentry: %w", err)
 	}
-	gofer, err := lookProcess(c.GoferPid.Load())
+	gofer, _, err := lookProcess(c.GoferPid.Load())
 	if err != nil {
 		return result{}, fmt.Errorf("look at gofer: %w", err)
 	}

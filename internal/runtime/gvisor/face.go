@@ -53,6 +53,7 @@ func RunFace() {
 	}
 	if os.Args[0] == nameSentry {
 		os.Args = applyBundleLimits(os.Args)
+		registerFilters()
 	}
 	maincli.Main()
 	os.Exit(128)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +28,7 @@ func (d *Driver) Kill(ctx context.Context, id core.SandboxID) error {
 	b.kill()
 	b.unwatch()
 	// Now, and not only when it is our turn: whatever is being done with the sandbox fails as soon as its processes die.
-	if _, err := d.cgroups.killAll(string(id)); err != nil {
+	if err := d.killGroup(b); err != nil {
 		d.log.WarnContext(ctx, "first attempt to kill failed", "sandbox_id", id, "err", err)
 	}
 	b.op.Lock()
@@ -89,43 +90,58 @@ func (d *Driver) destroy(ctx context.Context, b *box) error {
 	return nil
 }
 
+// killGroup kills what is in the sandbox's groups now and remembers it for reaping.
+func (d *Driver) killGroup(b *box) error {
+	pids, err := d.cgroups.killAll(string(b.id))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, pid := range pids {
+		// It is dead or dying, and if it is our child its id can't be used again before we have collected it.
+		if p, _, err := lookProcess(pid); err == nil {
+			b.dying = append(b.dying, p)
+		}
+	}
+	return err
+}
+
 // endProcesses kills until nothing is left in the groups and no zombie is ours.
 func (d *Driver) endProcesses(ctx context.Context, b *box) error {
-	r := b.current()
-	seen := map[int]bool{}
-	for _, p := range []process{r.Sentry, r.Gofer} {
-		d.killRecorded(r, p, seen)
-	}
+	d.killRecorded(b)
 	return retry(ctx, func() (bool, error) {
-		pids, err := d.cgroups.killAll(string(b.id))
+		if err := d.killGroup(b); err != nil {
+			return false, err
+		}
+		left, err := d.cgroups.processes(string(b.id))
 		if err != nil {
 			return false, err
 		}
-		for _, pid := range pids {
-			seen[pid] = true
-		}
-		for pid := range seen {
-			if _, gone := reap(pid); gone {
-				delete(seen, pid)
-			}
-		}
-		return len(pids) == 0 && len(seen) == 0, nil
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.dying = slices.DeleteFunc(b.dying, func(p process) bool {
+			_, gone := p.reap()
+			return gone
+		})
+		return len(left) == 0 && len(b.dying) == 0, nil
 	})
 }
 
-// killRecorded kills a process that the record names, if it is still that one: it may have left its group by a hand that is
-// not ours.
-func (d *Driver) killRecorded(r record, p process, seen map[int]bool) {
-	if p.PID <= 0 || r.Boot != bootID() {
+// killRecorded kills the processes that the record names, if they are still those: one may have left its group by a hand that
+// is not ours.
+func (d *Driver) killRecorded(b *box) {
+	r := b.current()
+	if r.Boot != bootID() {
 		return
 	}
-	f, err := p.open()
-	if err != nil {
-		return
-	}
-	seen[p.PID] = true
-	if err := errors.Join(unix.PidfdSendSignal(int(f.Fd()), unix.SIGKILL, nil, 0), f.Close()); err != nil && !errors.Is(err, unix.ESRCH) {
-		d.log.Warn("recorded process cannot be killed", "sandbox_id", r.ID, "pid", p.PID, "err", err)
+	for _, p := range []process{r.Sentry, r.Gofer} {
+		if f, err := p.open(); err == nil {
+			err := errors.Join(unix.PidfdSendSignal(int(f.Fd()), unix.SIGKILL, nil, 0), f.Close())
+			if err != nil && !errors.Is(err, unix.ESRCH) {
+				d.log.Warn("recorded process cannot be killed", "sandbox_id", r.ID, "pid", p.PID, "err", err)
+			}
+		}
+		b.mu.Lock()
+		b.dying = append(b.dying, p)
+		b.mu.Unlock()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -273,3 +274,33 @@ func (s *slot) dial(ctx context.Context, port uint16) (conn net.Conn, err error)
 	<-done
 	return conn, err
 }
+
+// signal sends a signal to a sandbox's process.
+func signal(t testing.TB, pid int, sig unix.Signal) {
+	t.Helper()
+	if pid <= 1 {
+		t.Fatalf("no process: %d", pid)
+	}
+	if err := unix.Kill(pid, sig); err != nil {
+		t.Fatalf("signal process %d: %v", pid, err)
+	}
+}
+
+// overwrite replaces a file's content.
+func overwrite(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remove removes a file.
+func remove(t testing.TB, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// itoa is strconv.Itoa under a short name.
+func itoa(n int) string { return strconv.Itoa(n) }

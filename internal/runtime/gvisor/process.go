@@ -19,32 +19,29 @@ type process struct {
 	Start uint64 `json:"start"`
 }
 
-// lookProcess returns the process that has a pid now. A zombie is no process.
-func lookProcess(pid int) (process, error) {
+// lookProcess returns the process that has a pid now, and whether it is only a zombie.
+func lookProcess(pid int) (p process, zombie bool, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return process{}, fmt.Errorf("read process: %w", err)
+		return process{}, false, fmt.Errorf("read process: %w", err)
 	}
 	// The command name is in brackets and may hold anything: fields count from the last bracket.
 	end := bytes.LastIndexByte(text, ')')
 	fields := strings.Fields(string(text[end+1:]))
 	if end < 0 || len(fields) < 20 {
-		return process{}, fmt.Errorf("read process %d: unexpected format", pid)
-	}
-	if fields[0] == "Z" || fields[0] == "X" {
-		return process{}, fmt.Errorf("look at process %d: %w", pid, unix.ESRCH)
+		return process{}, false, fmt.Errorf("read process %d: unexpected format", pid)
 	}
 	start, err := strconv.ParseUint(fields[19], 10, 64)
 	if err != nil {
-		return process{}, fmt.Errorf("read process %d: %w", pid, err)
+		return process{}, false, fmt.Errorf("read process %d: %w", pid, err)
 	}
-	return process{PID: pid, Start: start}, nil
+	return process{PID: pid, Start: start}, fields[0] == "Z" || fields[0] == "X", nil
 }
 
 // alive reports whether the process runs.
 func (p process) alive() bool {
-	now, err := lookProcess(p.PID)
-	return err == nil && now == p
+	now, zombie, err := lookProcess(p.PID)
+	return err == nil && now == p && !zombie
 }
 
 // open returns a descriptor that becomes readable when the process ends, or ESRCH if it is gone.
@@ -63,16 +60,20 @@ func (p process) open() (*os.File, error) {
 	return f, nil
 }
 
-// reap collects a zombie child without waiting. It reports whether nothing is left to collect; what is not our child
-// is nothing to collect.
-func reap(pid int) (unix.WaitStatus, bool) {
-	var status unix.WaitStatus
+// reap collects the process if it is a zombie and our child. It reports whether nothing is left to collect: what is not our
+// child, or has been collected, is not. It asks for the start time first: the server has other children, and a pid that is used
+// again must not cost one of them its exit status.
+func (p process) reap() (status unix.WaitStatus, gone bool) {
+	now, _, err := lookProcess(p.PID)
+	if err != nil || now != p {
+		return 0, true
+	}
 	for {
-		got, err := unix.Wait4(pid, &status, unix.WNOHANG, nil)
+		got, err := unix.Wait4(p.PID, &status, unix.WNOHANG, nil)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		return status, err != nil || got == pid
+		return status, err != nil || got == p.PID
 	}
 }
 

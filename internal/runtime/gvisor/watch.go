@@ -152,8 +152,8 @@ func waitReadable(f *os.File) bool {
 
 // exitReason says why a sentry ended, as far as it can be known, and collects the zombies if they are ours.
 func (d *Driver) exitReason(w *watch, r record) string {
-	status, _ := reap(r.Sentry.PID)
-	reap(r.Gofer.PID)
+	status, _ := r.Sentry.reap()
+	r.Gofer.reap()
 	w.mu.Lock()
 	ended := w.ended
 	w.mu.Unlock()
