@@ -52,29 +52,32 @@ func inNewNetNS(prepare func() error) (int, error) {
 	}
 	out := make(chan result, 1)
 	onThread(func() bool {
-		home, err := openOwnNetNS()
-		if err != nil {
-			out <- result{-1, err}
-			return true
-		}
-		defer func() { _ = unix.Close(home) }()
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			out <- result{-1, fmt.Errorf("make a network namespace: %w", err)}
-			return true
-		}
-		fd, err := openOwnNetNS()
-		if err == nil {
-			if err = prepare(); err != nil {
-				_ = unix.Close(fd)
-				fd = -1
-			}
-		}
-		clean := unix.Setns(home, unix.CLONE_NEWNET) == nil
+		fd, clean, err := unshareNetNS(prepare)
 		out <- result{fd, err}
 		return clean
 	})
 	r := <-out
 	return r.fd, r.err
+}
+
+// unshareNetNS does the work of inNewNetNS on the calling thread. clean says whether the thread is back where it was.
+func unshareNetNS(prepare func() error) (fd int, clean bool, err error) {
+	home, err := openOwnNetNS()
+	if err != nil {
+		return -1, true, err
+	}
+	defer func() { _ = unix.Close(home) }()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return -1, true, fmt.Errorf("make a network namespace: %w", err)
+	}
+	fd, err = openOwnNetNS()
+	if err == nil {
+		if err = prepare(); err != nil {
+			_ = unix.Close(fd)
+			fd = -1
+		}
+	}
+	return fd, unix.Setns(home, unix.CLONE_NEWNET) == nil, err
 }
 
 // thread is an OS thread that lives in one network namespace and does there what it is asked to.
