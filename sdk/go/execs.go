@@ -75,8 +75,8 @@ func (e Execs) WriteStdin(ctx context.Context, id string, data []byte, end bool)
 		part := data[:min(len(data), maxInput)]
 		data = data[len(part):]
 		last := len(data) == 0
-		req := api.WriteExecStdinRequest{End: end && last}
-		req.Data, req.DataRaw = api.Text(part)
+		// Always base64: text can grow sixfold in JSON, and so beyond the limit.
+		req := api.WriteExecStdinRequest{DataRaw: part, End: end && last}
 		if err := e.named(ctx, http.MethodPost, id, "/stdin", req, nil); err != nil || last {
 			return err
 		}
