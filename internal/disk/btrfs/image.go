@@ -59,7 +59,7 @@ func openImage(ctx context.Context, cfg Config) (*os.File, error) {
 }
 
 func makeImage(ctx context.Context, cfg Config, path string) error {
-	mkfs, err := findMkfs()
+	mkfs, err := findMkfs("mkfs.btrfs", "/usr/sbin/mkfs.btrfs", "/sbin/mkfs.btrfs")
 	if err != nil {
 		return err
 	}
@@ -110,9 +110,9 @@ func removeHalfImages(dir string) error {
 	return nil
 }
 
-// findMkfs also looks where an ordinary PATH does not lead.
-func findMkfs() (string, error) {
-	for _, name := range []string{"mkfs.btrfs", "/usr/sbin/mkfs.btrfs", "/sbin/mkfs.btrfs"} {
+// findMkfs returns the first of some names that is a program. An ordinary PATH may not lead to where they lie.
+func findMkfs(names ...string) (string, error) {
+	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
 		}
