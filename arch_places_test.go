@@ -174,8 +174,8 @@ func fenced(s source, pkg string) string {
 		if pkg != f.pkg && !strings.HasPrefix(pkg, f.pkg+"/") {
 			continue
 		}
-		if f.pkg == "testing" && s.test {
-			continue
+		if s.test && (f.pkg == "testing" || f.pkg == "os/exec") {
+			continue // Tests start programs, and know the library that they belong to.
 		}
 		g, _, _ := placeOf(s.dir)
 		inside := slices.ContainsFunc(f.owners, func(o string) bool {

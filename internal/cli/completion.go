@@ -40,8 +40,13 @@ const (
 	completionMost = 200
 )
 
+// completions answer the shell that asks for names.
+type completions struct{ *app }
+
+func (a *app) complete() completions { return completions{a} }
+
 // askServer makes a client and a context for a completion, and says nothing if that fails: the shell has no place for it.
-func (a *app) askServer(c *cobra.Command, ask func(context.Context, *shoal.Client) error) error {
+func (a completions) askServer(c *cobra.Command, ask func(context.Context, *shoal.Client) error) error {
 	client, err := a.client()
 	if err != nil {
 		return err
@@ -57,7 +62,7 @@ func (a *app) askServer(c *cobra.Command, ask func(context.Context, *shoal.Clien
 }
 
 // sandboxNames returns a name, or else the id, of each sandbox.
-func (a *app) sandboxNames(c *cobra.Command) (names []string, err error) {
+func (a completions) sandboxNames(c *cobra.Command) (names []string, err error) {
 	err = a.askServer(c, func(ctx context.Context, client *shoal.Client) error {
 		for sb, err := range client.Sandboxes().List(ctx, shoal.ListSandboxesOptions{}) {
 			if err != nil || len(names) == completionMost {
@@ -76,8 +81,8 @@ func (a *app) sandboxNames(c *cobra.Command) (names []string, err error) {
 
 type completer = func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
-// completeSandboxes completes up to most sandboxes; -1 means any number.
-func (a *app) completeSandboxes(most int) completer {
+// sandboxes completes up to most sandboxes; -1 means any number.
+func (a completions) sandboxes(most int) completer {
 	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if most >= 0 && len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -90,11 +95,11 @@ func (a *app) completeSandboxes(most int) completer {
 	}
 }
 
-// completeExecs completes a sandbox and then its execs.
-func (a *app) completeExecs() completer {
+// execs completes a sandbox and then its execs.
+func (a completions) execs() completer {
 	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
-			return a.completeSandboxes(1)(c, args, typed)
+			return a.sandboxes(1)(c, args, typed)
 		}
 		var ids []string
 		err := a.askServer(c, func(ctx context.Context, client *shoal.Client) error {
@@ -113,8 +118,8 @@ func (a *app) completeExecs() completer {
 	}
 }
 
-// completeTemplates completes one template.
-func (a *app) completeTemplates(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+// templates completes one template.
+func (a completions) templates(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if c.Name() == "get" && len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -31,7 +31,7 @@ named; a link that is SRC itself is followed here and not in a sandbox.`,
 			if len(args) > 1 || strings.Contains(typed, "/") {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
-			names, _ := a.sandboxNames(c)
+			names, _ := a.complete().sandboxNames(c)
 			for i := range names {
 				names[i] += ":/"
 			}
@@ -55,7 +55,7 @@ named; a link that is SRC itself is followed here and not in a sandbox.`,
 				if l.sandbox == "" {
 					return a.local()
 				}
-				return a.remote(client, l.sandbox)
+				return remote(client, l.sandbox)
 			}
 			return a.copy(c.Context(), tree(from), from.path, tree(to), to.path)
 		},

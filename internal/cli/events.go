@@ -28,7 +28,7 @@ With -o json each line is one event.`,
   shoal events -f lab
   shoal events --after 41 -o json`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completeSandboxes(1),
+		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {

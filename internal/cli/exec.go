@@ -24,7 +24,7 @@ meanwhile, output goes on where it broke off.`,
   id=$(shoal exec -d lab -- python3 -m http.server); shoal logs -f lab $id
   shoal exec -o json lab -- uname -r`,
 		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: a.completeSandboxes(1),
+		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if p.detach && (p.stdin || p.tty) {
 				return usage(c, "-d doesn't go together with -i and -t: nobody would be there")
@@ -69,7 +69,7 @@ Ctrl-C; leave it with Ctrl-D or exit. Without a terminal the shell reads its scr
   shoal shell -u root lab
   shoal shell lab <setup.sh`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeSandboxes(1),
+		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if a.json() {
 				return usage(c, "a shell has no result to print as json: use exec -o json")
@@ -106,7 +106,7 @@ with it they get the signal and may react to it. 'shoal logs --list SANDBOX' lis
 		Example: `  shoal kill lab e4r5t6y7u8i9o0p1a2s3df
   shoal kill -s TERM lab e4r5t6y7u8i9o0p1a2s3df`,
 		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: a.completeExecs(),
+		ValidArgsFunction: a.complete().execs(),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {

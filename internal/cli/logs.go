@@ -27,7 +27,7 @@ was started last. -f goes on until the process ends. --list shows a sandbox's ex
   shoal logs -f lab e4r5t6y7u8i9o0p1a2s3df
   shoal logs --list lab`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: a.completeExecs(),
+		ValidArgsFunction: a.complete().execs(),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {

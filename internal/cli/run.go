@@ -77,7 +77,7 @@ The exit code is the command's own. Otherwise: 124 it ran into --timeout, 125 it
 			}
 			seconds := int64(life.Seconds())
 			req.TTLSeconds = &seconds
-			return a.run(c.Context(), client, req, &p, exec, copies)
+			return runner{a}.run(c.Context(), client, req, &p, exec, copies)
 		},
 	}
 	s.add(a, c)
@@ -87,6 +87,9 @@ The exit code is the command's own. Otherwise: 124 it ran into --timeout, 125 it
 	c.Flags().SetInterspersed(false)
 	return c
 }
+
+// runner is one use of run.
+type runner struct{ *app }
 
 // runCopies is what run copies in and out.
 type runCopies struct {
@@ -142,7 +145,7 @@ func parsePair(text string) (pathPair, error) {
 }
 
 // run makes a sandbox, uses it and deletes it, also when it is interrupted.
-func (a *app) run(
+func (a runner) run(
 	ctx context.Context, c *shoal.Client, req shoal.CreateSandboxRequest, p *processFlags, exec shoal.ExecRequest, copies runCopies,
 ) (err error) {
 	// An output that nobody reads any more must not end us before the sandbox is deleted.
@@ -183,7 +186,7 @@ func (a *app) run(
 }
 
 // base returns the directory below which relative paths of a sandbox are.
-func (a *app) base(ctx context.Context, c *shoal.Client, sb shoal.Sandbox, workdir string) (string, error) {
+func (a runner) base(ctx context.Context, c *shoal.Client, sb shoal.Sandbox, workdir string) (string, error) {
 	if workdir != "" {
 		return workdir, nil
 	}
@@ -194,7 +197,7 @@ func (a *app) base(ctx context.Context, c *shoal.Client, sb shoal.Sandbox, workd
 	return t.Workdir, nil
 }
 
-func (a *app) copyIn(ctx context.Context, c *shoal.Client, sb shoal.Sandbox, workdir string, list []pathPair) error {
+func (a runner) copyIn(ctx context.Context, c *shoal.Client, sb shoal.Sandbox, workdir string, list []pathPair) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -210,14 +213,14 @@ func (a *app) copyIn(ctx context.Context, c *shoal.Client, sb shoal.Sandbox, wor
 		if !path.IsAbs(to) {
 			to = path.Join(base, to) + trailingSlash(to)
 		}
-		if err := a.copy(ctx, a.local(), p.from, a.remote(c, sb.ID), to); err != nil {
+		if err := a.copy(ctx, a.local(), p.from, remote(c, sb.ID), to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *app) copyOut(ctx context.Context, c *shoal.Client, sb shoal.Sandbox, workdir string, list []pathPair) error {
+func (a runner) copyOut(ctx context.Context, c *shoal.Client, sb shoal.Sandbox, workdir string, list []pathPair) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -238,7 +241,7 @@ func (a *app) copyOut(ctx context.Context, c *shoal.Client, sb shoal.Sandbox, wo
 			}
 			to = "." + string(os.PathSeparator) + to
 		}
-		if err := a.copy(ctx, a.remote(c, sb.ID), from, a.local(), to); err != nil {
+		if err := a.copy(ctx, remote(c, sb.ID), from, a.local(), to); err != nil {
 			return err
 		}
 	}

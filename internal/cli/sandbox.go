@@ -30,7 +30,7 @@ func (s *sandboxFlags) add(a *app, c *cobra.Command) {
 	f.Float64Var(&s.vcpus, "vcpus", 0, "limit of processor time in cores, such as 0.5 (default: the server's)")
 	f.Var(&s.memory, "memory", "limit of memory, such as 512M (default: the server's)")
 	f.Var(&s.disk, "disk", "limit of what it writes, such as 4G (default: the server's)")
-	_ = c.RegisterFlagCompletionFunc("template", a.completeTemplates)
+	_ = c.RegisterFlagCompletionFunc("template", a.complete().templates)
 }
 
 func (s *sandboxFlags) request() (shoal.CreateSandboxRequest, error) {
@@ -129,14 +129,14 @@ func (a *app) create(ctx context.Context, c *shoal.Client, req shoal.CreateSandb
 		if !errors.As(err, &e) || e.Code != shoal.CodeUnavailable || e.Field != "template" {
 			return sb, err
 		}
-		if err := a.awaitTemplate(ctx, c, template, p); err != nil {
+		if err := awaitTemplate(ctx, c, template, p); err != nil {
 			return shoal.Sandbox{}, err
 		}
 	}
 }
 
 // awaitTemplate waits until a template is ready and shows how far it is.
-func (a *app) awaitTemplate(ctx context.Context, c *shoal.Client, name string, p *progress) error {
+func awaitTemplate(ctx context.Context, c *shoal.Client, name string, p *progress) error {
 	for {
 		t, err := c.Templates().Get(ctx, name)
 		if err != nil {
@@ -249,7 +249,7 @@ metrics beside it.`,
 		Example: `  shoal get lab
   shoal get -o json lab | jq .metrics.memory_bytes`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeSandboxes(1),
+		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -334,7 +334,7 @@ func (a *app) rmCommand() *cobra.Command {
 		Example: `  shoal rm lab
   shoal ls -q --label team=data | xargs -r shoal rm`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeSandboxes(-1),
+		ValidArgsFunction: a.complete().sandboxes(-1),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {

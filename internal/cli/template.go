@@ -51,7 +51,7 @@ func (a *app) templateCommand() *cobra.Command {
 		Long:              `Show a template: where it comes from, its defaults, and with -o json all its packages.`,
 		Example:           `  shoal template get minimal`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTemplates,
+		ValidArgsFunction: a.complete().templates,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {

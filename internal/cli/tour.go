@@ -70,7 +70,9 @@ func (a *app) tour(ctx context.Context) (err error) {
 	t := &tour{out: a.out, server: server}
 	defer func() {
 		if err != nil && ctx.Err() == nil {
-			fmt.Fprintf(a.err, "\nThe end of the server's log:\n%s\n", server.logTail())
+			if tail := server.logTail(); tail != "" {
+				fmt.Fprintf(a.err, "\nThe end of the server's log:\n%s\n", tail)
+			}
 		}
 		err = errors.Join(err, t.cleanUp(context.WithoutCancel(ctx)))
 		if err == nil {
@@ -119,8 +121,7 @@ func (t *tour) startServer(ctx context.Context, p *progress) error {
 	t.say("\n0. A server and a template")
 	t.say("   shoal serve answers at %s after %s.", client.BaseURL, duration(time.Since(begin)))
 	begin = time.Now()
-	a := &app{}
-	if err := a.awaitTemplate(ctx, client, defaultTemplate, p); err != nil {
+	if err := awaitTemplate(ctx, client, defaultTemplate, p); err != nil {
 		return err
 	}
 	p.clear()

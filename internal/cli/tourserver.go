@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,7 +76,11 @@ func (s *tourServer) start(ctx context.Context) (*shoal.Client, error) {
 	if err := os.Remove(address); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	cmd := exec.Command(self, append([]string{"serve", "--listen", "127.0.0.1:0"}, s.flags()...)...)
+	// What we were started with stays with us: more open files than usual have made package tools fail.
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("keep open files from the server: %w", err)
+	}
+	cmd := exec.Command(self, append([]string{"serve", "--listen", "127.0.0.1:0", "--log-level", "warn"}, s.flags()...)...)
 	cmd.Stdout, cmd.Stderr = s.log, s.log
 	// A Ctrl-C at the terminal is for the tour, which then stops its server in good order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -169,5 +174,17 @@ func (s *tourServer) logTail() string {
 		return err.Error()
 	}
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	return string(bytes.Join(lines[max(0, len(lines)-20):], []byte("\n")))
+	lines = lines[max(0, len(lines)-logLines):]
+	for i, l := range lines {
+		if len(l) > logWidth {
+			lines[i] = append(l[:logWidth:logWidth], "…"...)
+		}
+	}
+	return string(bytes.Join(lines, []byte("\n")))
 }
+
+// How much of the server's log is shown when something went wrong.
+const (
+	logLines = 10
+	logWidth = 2000
+)

@@ -139,7 +139,7 @@ type remoteTree struct {
 	sandbox string
 }
 
-func (a *app) remote(c *shoal.Client, sandbox string) tree {
+func remote(c *shoal.Client, sandbox string) tree {
 	return remoteTree{c.Files(sandbox), sandbox}
 }
 
