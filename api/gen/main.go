@@ -15,7 +15,7 @@ import (
 func main() {
 	if err := run(".."); err != nil {
 		fmt.Fprintln(os.Stderr, "gen:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // This is main.
 	}
 }
 

@@ -162,7 +162,7 @@ func (a *API) handler(op api.Operation, run operation) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
 		r := requestOf(hr)
 		r.op = op
-		if err := a.admit(r); err != nil {
+		if err := a.admit(r); err != nil { //nolint:contextcheck // The request carries the context.
 			a.fail(w, r, err)
 			return
 		}

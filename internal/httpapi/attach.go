@@ -35,7 +35,7 @@ func (a execAPI) attachExec(w http.ResponseWriter, r *request) error {
 	defer cancel()
 	stream, err := a.control.AttachExec(ctx, r.principal, ref, id, r.number("from", 0))
 	if err != nil {
-		return err //nolint:wrapcheck // Control's errors are made for the edge.
+		return err
 	}
 	conn, err := websocket.Accept(w, r.Request, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
@@ -121,14 +121,9 @@ func short(s string) string {
 
 // send writes one message within the stall time.
 func (s *socket) send(ctx context.Context, m core.ExecMessage) error {
-	kind, data := websocket.MessageText, []byte(nil)
-	if s.binary && (m.Kind == core.ExecStdout || m.Kind == core.ExecStderr) {
-		kind, data = websocket.MessageBinary, binaryFrame(m)
-	} else {
-		var err error
-		if data, err = encodeJSON(encodeMessage(m)); err != nil {
-			return err
-		}
+	kind, data, err := s.encode(m)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.stall)
 	defer cancel()
@@ -136,6 +131,15 @@ func (s *socket) send(ctx context.Context, m core.ExecMessage) error {
 		return fmt.Errorf("%w: %w", errGone, err)
 	}
 	return nil
+}
+
+// encode returns a message as the frame that the client asked for.
+func (s *socket) encode(m core.ExecMessage) (websocket.MessageType, []byte, error) {
+	if s.binary && (m.Kind == core.ExecStdout || m.Kind == core.ExecStderr) {
+		return websocket.MessageBinary, binaryFrame(m), nil
+	}
+	data, err := encodeJSON(encodeMessage(m))
+	return websocket.MessageText, data, err
 }
 
 // binaryFrame is one byte for the stream, eight for the offset, then the data.
@@ -205,7 +209,7 @@ func (s *socket) obey(kind websocket.MessageType, data []byte) error {
 
 func (s *socket) apply(kind websocket.MessageType, data []byte) error {
 	if kind == websocket.MessageBinary {
-		return s.stream.SendStdin(data) //nolint:wrapcheck // It is a *core.Error.
+		return s.stream.SendStdin(data)
 	}
 	var in api.ExecInput
 	if err := decodeJSON(data, &in); err != nil {
@@ -216,21 +220,21 @@ func (s *socket) apply(kind websocket.MessageType, data []byte) error {
 	}
 	switch in.Type {
 	case api.ExecInputTypeStdin:
-		return s.stream.SendStdin(api.Join(in.Data, in.DataRaw)) //nolint:wrapcheck // It is a *core.Error.
+		return s.stream.SendStdin(api.Join(in.Data, in.DataRaw))
 	case api.ExecInputTypeCloseStdin:
-		return s.stream.CloseStdin() //nolint:wrapcheck // It is a *core.Error.
+		return s.stream.CloseStdin()
 	case api.ExecInputTypeSignal:
 		name, err := signalName(in.Signal)
 		if err != nil {
 			return err
 		}
-		return s.stream.Signal(name) //nolint:wrapcheck // It is a *core.Error.
+		return s.stream.Signal(name)
 	case api.ExecInputTypeResize:
 		rows, cols, err := terminal(in.Rows, in.Cols)
 		if err != nil {
 			return err
 		}
-		return s.stream.Resize(rows, cols) //nolint:wrapcheck // It is a *core.Error.
+		return s.stream.Resize(rows, cols)
 	}
 	return core.Invalid("type", "unknown type %q", printable(string(in.Type)))
 }

@@ -29,7 +29,7 @@ func (a *API) authenticate(r *request) error {
 		if core.IsCode(err, core.CodeNotFound) {
 			return core.Wrap(core.CodeUnauthenticated, err, "the API key is unknown or expired")
 		}
-		return err //nolint:wrapcheck // Control's errors are made for the edge.
+		return err
 	}
 	r.principal = p
 	return nil

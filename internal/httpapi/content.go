@@ -36,13 +36,13 @@ func (a fileAPI) readFile(w http.ResponseWriter, r *request) error {
 	if want.suffix > 0 {
 		info, err := guest.Stat(r.Context(), path)
 		if err != nil {
-			return err //nolint:wrapcheck // The guest's errors are made for the edge, here and below.
+			return err
 		}
 		want.from = max(info.Size-want.suffix, 0)
 	}
 	info, content, err := guest.ReadFile(r.Context(), path, want.from, want.length)
 	if err != nil {
-		return err //nolint:wrapcheck // See above.
+		return err
 	}
 	defer func() { _ = content.Close() }() // What could still fail has no effect on what was read.
 	w.Header().Set("Content-Type", "application/octet-stream")
@@ -57,7 +57,7 @@ func (a fileAPI) readFile(w http.ResponseWriter, r *request) error {
 func headFile(w http.ResponseWriter, r *request, guest core.Guest, path string) error {
 	info, err := guest.Stat(r.Context(), path)
 	if err != nil {
-		return err //nolint:wrapcheck // See readFile.
+		return err
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Accept-Ranges", "bytes")
@@ -77,7 +77,7 @@ func (a fileAPI) sendWhole(w http.ResponseWriter, info core.FileInfo, content io
 	case errors.Is(err, io.EOF):
 		w.Header().Set("Content-Length", strconv.Itoa(len(head)))
 	case err != nil:
-		return err //nolint:wrapcheck // See readFile.
+		return err
 	case info.Type == core.FileRegular && info.Size >= probeSize:
 		w.Header().Set("Content-Length", strconv.FormatInt(info.Size, 10))
 		return a.send(w, io.LimitReader(buffered, info.Size), info.Size)
@@ -124,7 +124,7 @@ func (a fileAPI) send(w http.ResponseWriter, content io.Reader, length int64) er
 			break
 		}
 		if err != nil {
-			return err //nolint:wrapcheck // See readFile.
+			return err
 		}
 	}
 	if length >= 0 && total != length {
@@ -156,7 +156,7 @@ func parseRange(r *http.Request) (byteRange, error) {
 	}
 	number := func(s string) (int64, bool) {
 		n, err := strconv.ParseUint(s, 10, 63)
-		return int64(n), err == nil //nolint:gosec // ParseUint was told 63 bits.
+		return int64(n), err == nil
 	}
 	if first == "" {
 		n, ok := number(last)
@@ -202,7 +202,7 @@ func (a fileAPI) writeFile(w http.ResponseWriter, r *request) error {
 		return core.Wrap(core.CodeInvalid, errors.Join(body.err, err), "the body was cut off: the file is as it was")
 	}
 	if err != nil {
-		return err //nolint:wrapcheck // See readFile.
+		return err
 	}
 	return writeJSON(w, http.StatusOK, encodeFile(info))
 }
@@ -231,5 +231,5 @@ func (u *upload) Read(p []byte) (int, error) {
 	case err != nil:
 		u.err = err
 	}
-	return n, err //nolint:wrapcheck // A reader that stands for another passes its errors on.
+	return n, err
 }

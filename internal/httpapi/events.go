@@ -30,7 +30,7 @@ func (a sandboxAPI) listEvents(w http.ResponseWriter, r *request) error {
 	wait := time.Duration(r.number("wait", 0)) * time.Second
 	list, oldest, err := a.control.Events(ctx, r.principal, ref, after, r.limit(), wait)
 	if err != nil {
-		return err //nolint:wrapcheck // Control's errors are made for the edge.
+		return err
 	}
 	out := api.EventList{Events: convert(list, encodeEvent), Oldest: oldest, NextAfter: after}
 	if len(list) > 0 {
@@ -53,7 +53,7 @@ func (a sandboxAPI) followEvents(w http.ResponseWriter, r *request, ref string, 
 		list, oldest, err := a.control.Events(ctx, r.principal, ref, after, eventBatch, wait)
 		if out == nil {
 			if err != nil {
-				return err //nolint:wrapcheck // See listEvents.
+				return err
 			}
 			out = a.lines(w)
 		}

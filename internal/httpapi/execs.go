@@ -118,7 +118,7 @@ func (a execAPI) runExec(w http.ResponseWriter, r *request, ref string, spec cor
 	}
 	result, err := a.control.RunExec(r.Context(), r.principal, ref, spec, input, maxOutput)
 	if err != nil {
-		return err //nolint:wrapcheck // Control's errors are made for the edge, here and below.
+		return err
 	}
 	out := api.ExecResult{
 		ID: string(result.ID), PID: result.PID, Outcome: api.Outcome(result.Outcome), ExitCode: result.ExitCode,
@@ -141,11 +141,11 @@ func optionalText(b []byte) (*string, []byte) {
 func (a execAPI) startExec(w http.ResponseWriter, r *request, ref string, spec core.ExecSpec) error {
 	exec, stream, err := a.control.Exec(r.Context(), r.principal, ref, spec)
 	if err != nil {
-		return err //nolint:wrapcheck // See runExec.
+		return err
 	}
 	if stream != nil {
 		if err := stream.Close(); err != nil {
-			return err //nolint:wrapcheck // See runExec.
+			return err
 		}
 	}
 	w.Header().Set("Location", "/v1/sandboxes/"+string(exec.Sandbox)+"/execs/"+string(exec.ID))
@@ -159,7 +159,7 @@ func (a execAPI) listExecs(w http.ResponseWriter, r *request) error {
 	}
 	list, next, err := a.control.ListExecs(r.Context(), r.principal, ref, r.page())
 	if err != nil {
-		return err //nolint:wrapcheck // See runExec.
+		return err
 	}
 	return writeJSON(w, http.StatusOK, api.ExecList{Execs: convert(list, encodeExec), NextCursor: next})
 }
@@ -171,7 +171,7 @@ func (a execAPI) getExec(w http.ResponseWriter, r *request) error {
 	}
 	exec, err := a.control.GetExec(r.Context(), r.principal, ref, id)
 	if err != nil {
-		return err //nolint:wrapcheck // See runExec.
+		return err
 	}
 	return writeJSON(w, http.StatusOK, encodeExec(exec))
 }

@@ -23,7 +23,7 @@ func (a fileAPI) guest(r *request) (core.Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.control.Files(r.Context(), r.principal, ref) //nolint:wrapcheck // Control's errors are made for the edge.
+	return a.control.Files(r.Context(), r.principal, ref)
 }
 
 func (a fileAPI) statFile(w http.ResponseWriter, r *request) error {
@@ -37,7 +37,7 @@ func (a fileAPI) statFile(w http.ResponseWriter, r *request) error {
 	}
 	info, err := guest.Stat(r.Context(), path)
 	if err != nil {
-		return err //nolint:wrapcheck // The guest's errors are made for the edge, here and below.
+		return err
 	}
 	return writeJSON(w, http.StatusOK, encodeFile(info))
 }
@@ -58,7 +58,7 @@ func (a fileAPI) listFiles(w http.ResponseWriter, r *request) error {
 	limit := r.limit()
 	list, err := guest.ListFiles(r.Context(), path, string(after), limit)
 	if err != nil {
-		return err //nolint:wrapcheck // See statFile.
+		return err
 	}
 	next := ""
 	if len(list) >= limit {

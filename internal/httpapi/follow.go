@@ -132,7 +132,7 @@ func (a execAPI) streamExec(w http.ResponseWriter, r *request, ref string, spec 
 	defer cancel()
 	exec, stream, err := a.control.Exec(ctx, r.principal, ref, spec)
 	if err != nil {
-		return err //nolint:wrapcheck // Control's errors are made for the edge.
+		return err
 	}
 	out := a.lines(w)
 	var feeder sync.WaitGroup
@@ -164,7 +164,7 @@ func (a execAPI) streamExec(w http.ResponseWriter, r *request, ref string, spec 
 // endLines ends an NDJSON reply; an error becomes its last line. A client that went away is told nothing.
 func (a *API) endLines(r *request, out *lineWriter, err error, encode func(api.Error) any) error {
 	if err == nil || r.Context().Err() != nil {
-		return nil
+		return nil //nolint:nilerr // There is nobody to tell.
 	}
 	return out.send(encode(a.abort(r, err)))
 }

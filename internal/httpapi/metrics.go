@@ -47,7 +47,7 @@ func (a serverAPI) getServerMetrics(w http.ResponseWriter, r *request) error {
 	}
 	capacity, err := a.control.Capacity(r.Context(), r.principal)
 	if err != nil {
-		return err //nolint:wrapcheck // Control's errors are made for the edge.
+		return err
 	}
 	now := prometheus.NewRegistry()
 	for _, g := range []struct {

@@ -23,7 +23,7 @@ func (a sandboxAPI) createSandbox(w http.ResponseWriter, r *request) error {
 	}
 	sandbox, err := a.control.CreateSandbox(r.Context(), r.principal, spec)
 	if err != nil {
-		return err //nolint:wrapcheck // Control's errors are made for the edge, here and below.
+		return err
 	}
 	w.Header().Set("Location", "/v1/sandboxes/"+string(sandbox.ID))
 	return writeJSON(w, http.StatusCreated, encodeSandbox(sandbox))
@@ -37,7 +37,7 @@ func sandboxSpec(body api.CreateSandboxRequest) (core.SandboxSpec, error) {
 	}
 	if body.Name != "" {
 		if err := core.CheckName("name", body.Name); err != nil {
-			return spec, err //nolint:wrapcheck // It is a *core.Error.
+			return spec, err
 		}
 	}
 	if body.TTLSeconds != nil {
@@ -89,7 +89,7 @@ func (a sandboxAPI) getSandbox(w http.ResponseWriter, r *request) error {
 	}
 	sandbox, err := a.control.GetSandbox(r.Context(), r.principal, ref)
 	if err != nil {
-		return err //nolint:wrapcheck // See createSandbox.
+		return err
 	}
 	return writeJSON(w, http.StatusOK, encodeSandbox(sandbox))
 }
@@ -114,7 +114,7 @@ func (a sandboxAPI) listSandboxes(w http.ResponseWriter, r *request) error {
 	}
 	list, next, err := a.control.ListSandboxes(r.Context(), r.principal, filter, r.page())
 	if err != nil {
-		return err //nolint:wrapcheck // See createSandbox.
+		return err
 	}
 	return writeJSON(w, http.StatusOK, api.SandboxList{Sandboxes: convert(list, encodeSandbox), NextCursor: next})
 }
@@ -141,7 +141,7 @@ func (a sandboxAPI) updateSandbox(w http.ResponseWriter, r *request) error {
 	}
 	sandbox, err := a.control.UpdateSandbox(r.Context(), r.principal, ref, patch)
 	if err != nil {
-		return err //nolint:wrapcheck // See createSandbox.
+		return err
 	}
 	return writeJSON(w, http.StatusOK, encodeSandbox(sandbox))
 }
@@ -152,7 +152,7 @@ func (a sandboxAPI) deleteSandbox(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	if err := a.control.DeleteSandbox(r.Context(), r.principal, ref); err != nil {
-		return err //nolint:wrapcheck // See createSandbox.
+		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
@@ -165,7 +165,7 @@ func (a sandboxAPI) getSandboxMetrics(w http.ResponseWriter, r *request) error {
 	}
 	m, err := a.control.Metrics(r.Context(), r.principal, ref)
 	if err != nil {
-		return err //nolint:wrapcheck // See createSandbox.
+		return err
 	}
 	out := api.SandboxMetrics{
 		At: m.At, CPUSeconds: m.CPUSeconds, MemoryBytes: m.MemoryBytes, MemoryLimitBytes: m.MemoryLimitBytes,

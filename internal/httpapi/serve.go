@@ -50,7 +50,9 @@ func (a *API) Serve(ctx context.Context, ln net.Listener, grace time.Duration) e
 			_ = server.Close() // Its error is that of closing a connection that is given up.
 		}
 	}
-	<-failed
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
 	return nil
 }
 
@@ -60,7 +62,7 @@ func (a *API) serve(w http.ResponseWriter, hr *http.Request) {
 	reply := &reply{ResponseWriter: w}
 	secure(reply.Header(), r.id)
 	a.metrics.inFlight.Inc()
-	defer func() {
+	defer func() { //nolint:contextcheck // The request carries the context.
 		a.metrics.inFlight.Dec()
 		p := recover()
 		if p != nil && p != http.ErrAbortHandler { //nolint:errorlint // net/http compares it so too.
@@ -162,7 +164,7 @@ func (w *reply) Write(p []byte) (int, error) {
 	}
 	n, err := w.ResponseWriter.Write(p)
 	w.bytes += int64(n)
-	return n, err //nolint:wrapcheck // A writer that stands for another passes its errors on.
+	return n, err
 }
 
 // Unwrap lets http.ResponseController and the WebSocket library reach the connection.

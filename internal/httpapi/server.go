@@ -21,7 +21,7 @@ func (a serverAPI) getHealth(w http.ResponseWriter, _ *request) error {
 
 func (a serverAPI) getReadiness(w http.ResponseWriter, r *request) error {
 	if err := a.control.Ready(r.Context()); err != nil {
-		return err //nolint:wrapcheck // Control's errors are made for the edge.
+		return err
 	}
 	return writeJSON(w, http.StatusOK, api.Health{Status: "ok"})
 }
@@ -33,7 +33,7 @@ func (a serverAPI) getOpenAPI(w http.ResponseWriter, _ *request) error {
 func (a serverAPI) getErrorReference(w http.ResponseWriter, _ *request) error {
 	text, err := api.ErrorsMarkdown()
 	if err != nil {
-		return err //nolint:wrapcheck // It says all there is.
+		return err
 	}
 	return writeText(w, "text/markdown; charset=utf-8", text)
 }

@@ -10,7 +10,7 @@ import (
 func (a serverAPI) listTemplates(w http.ResponseWriter, r *request) error {
 	list, next, err := a.control.ListTemplates(r.Context(), r.principal, r.page())
 	if err != nil {
-		return err //nolint:wrapcheck // Control's errors are made for the edge.
+		return err
 	}
 	return writeJSON(w, http.StatusOK, api.TemplateList{Templates: convert(list, encodeTemplate), NextCursor: next})
 }
@@ -22,7 +22,7 @@ func (a serverAPI) getTemplate(w http.ResponseWriter, r *request) error {
 	}
 	t, err := a.control.GetTemplate(r.Context(), r.principal, ref)
 	if err != nil {
-		return err //nolint:wrapcheck // See listTemplates.
+		return err
 	}
 	out := encodeTemplate(t)
 	out.Packages = convert(t.Packages, func(p core.Package) api.Package {

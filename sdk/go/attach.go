@@ -31,7 +31,7 @@ func (e Execs) Attach(ctx context.Context, id string, from int64) (ExecStream, e
 	}
 	header := http.Header{}
 	e.c.authorize(header)
-	conn, resp, err := websocket.Dial(ctx, target, &websocket.DialOptions{HTTPClient: e.c.httpClient(), HTTPHeader: header})
+	conn, resp, err := websocket.Dial(ctx, target, &websocket.DialOptions{HTTPClient: e.c.httpClient(), HTTPHeader: header}) //nolint:bodyclose // The library closes it or makes it a buffer.
 	if err != nil {
 		if resp != nil && resp.StatusCode >= http.StatusBadRequest {
 			return nil, replyError(resp)
@@ -100,7 +100,7 @@ func outputFrame(data []byte) (ExecMessage, error) {
 	if data[0] == 2 {
 		m.Type = api.ExecMessageTypeStderr
 	}
-	offset := int64(binary.BigEndian.Uint64(data[1:frameHeader])) //nolint:gosec // An offset is below 2^63.
+	offset := int64(binary.BigEndian.Uint64(data[1:frameHeader]))
 	m.Offset = &offset
 	m.Data, m.DataRaw = api.Text(data[frameHeader:])
 	return m, nil

@@ -21,7 +21,7 @@ type Client struct {
 	BaseURL string
 	// APIKey is sent as bearer token.
 	APIKey string
-	// HTTPClient carries the requests; nil means http.DefaultClient. It should have no Timeout, which would cut streams.
+	// HTTPClient carries the requests; nil means one with http.DefaultTransport. It should have no Timeout, which would cut streams.
 	HTTPClient *http.Client
 	// MaxRetries is how often a call that may be repeated is tried again; zero means 3, negative none.
 	MaxRetries int
@@ -177,7 +177,7 @@ func (c *Client) httpClient() *http.Client {
 	if c.HTTPClient != nil {
 		return c.HTTPClient
 	}
-	return http.DefaultClient
+	return &http.Client{} // It shares the default transport, and so the connections.
 }
 
 func (c *Client) retries() int {

@@ -126,5 +126,5 @@ func delay(err error, attempt int) (time.Duration, bool) {
 	}
 	d := min(firstDelay<<min(attempt, 10), maxDelay)
 	// Half of it is random, so that many clients don't come back together.
-	return d/2 + rand.N(d/2+1), true
+	return d/2 + rand.N(d/2+1), true //nolint:gosec // Nothing depends on nobody guessing it.
 }

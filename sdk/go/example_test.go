@@ -60,6 +60,7 @@ func ExampleExecs_Stream() {
 			_, _ = os.Stdout.Write(m.Bytes())
 		case shoal.MessageEnded:
 			fmt.Println(m.Exec.Outcome)
+		default:
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (f Files) read(ctx context.Context, path string, header http.Header) (io.Re
 	if err != nil {
 		return nil, err
 	}
-	resp, err := f.c.send(ctx, call{method: http.MethodGet, path: p, query: pathQuery(path), header: header})
+	resp, err := f.c.send(ctx, call{method: http.MethodGet, path: p, query: pathQuery(path), header: header}) //nolint:bodyclose // The caller closes it.
 	if err != nil {
 		return nil, err
 	}

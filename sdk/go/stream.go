@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -134,7 +135,7 @@ type lineReader struct {
 func (c *Client) lines(ctx context.Context, cl call) (*lineReader, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	cl.header = http.Header{"Accept": {"application/x-ndjson"}}
-	resp, err := c.send(ctx, cl)
+	resp, err := c.send(ctx, cl) //nolint:bodyclose // lineReader.close closes it.
 	if err != nil {
 		cancel(nil)
 		return nil, err
@@ -153,7 +154,7 @@ func (l *lineReader) next(out any) error {
 	// The time that the caller takes over a message is not the server's silence.
 	l.timer.Stop()
 	if err != nil {
-		if err == io.EOF { //nolint:errorlint // bufio returns it unwrapped, and a wrapped one is another fault.
+		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return transportError(l.ctx, err)
