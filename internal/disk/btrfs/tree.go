@@ -92,6 +92,10 @@ func (d *Driver) Create(ctx context.Context, ref disk.Ref) (string, error) {
 	if err := createSubvolume(int(dir.Fd()), ref.ID); err != nil {
 		return "", failure(err, "create tree")
 	}
+	// The process's umask is not the tree's.
+	if err := os.Chmod(d.treePath(ref), 0o755); err != nil {
+		return "", failure(errors.Join(err, destroy(d.dirOf(ref), ref.ID)), "create tree")
+	}
 	return d.treePath(ref), nil
 }
 

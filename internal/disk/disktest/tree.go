@@ -25,6 +25,9 @@ func (s *suite) create(t *testing.T, e *env) {
 			t.Errorf("path %q is not absolute", path)
 		}
 		e.wantFiles(path, map[string]string{})
+		if st, err := os.Stat(path); err != nil || st.Mode() != fs.ModeDir|0o755 {
+			t.Errorf("the root of a new tree has mode %v, %v", st.Mode(), err)
+		}
 		e.write(path, map[string]string{"a/b": "c"})
 		if got := e.path(ref); got != path {
 			t.Errorf("Path is %q, Create returned %q", got, path)

@@ -27,7 +27,9 @@ func (d *Driver) Create(ctx context.Context, ref disk.Ref) (string, error) {
 		return "", err
 	}
 	defer end()
-	path, err := d.place(ref, state{}, func(dir string) error { return os.Mkdir(dir, 0o755) })
+	path, err := d.place(ref, state{}, func(dir string) error {
+		return errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)) // the umask is not the tree's
+	})
 	return path, failure(err)
 }
 
