@@ -15,6 +15,9 @@ import (
 // groupsName is the cgroup below which each exec has one.
 const groupsName = "shoal"
 
+// ownName is the cgroup of the guest agent itself.
+const ownName = "shoal-guest"
+
 // cgroups makes groups that are cgroups (v2). A child is born in its own (clone3 with CLONE_INTO_CGROUP), nothing
 // can leave it but by writing to the hierarchy, and cgroup.kill ends all of it at once.
 type cgroups struct {
@@ -30,6 +33,13 @@ func openCgroups(root string, maxProcesses int) (*cgroups, error) {
 	}
 	if fs.Type != unix.CGROUP2_SUPER_MAGIC {
 		return nil, fmt.Errorf("look at cgroups: %s is not cgroup v2", root)
+	}
+	// A group that gives controllers to those below may hold no process itself: ours moves out of the way first.
+	if err := os.Mkdir(root+"/"+ownName, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("make own cgroup: %w", err)
+	}
+	if err := os.WriteFile(root+"/"+ownName+"/cgroup.procs", []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+		return nil, fmt.Errorf("move into own cgroup: %w", err)
 	}
 	if err := os.WriteFile(root+"/cgroup.subtree_control", []byte("+pids"), 0); err != nil {
 		return nil, fmt.Errorf("bound processes: %w", err)
