@@ -117,6 +117,9 @@ func checkSpec(spec runtime.Spec) error {
 			return core.Invalid(name, "an absolute path is needed")
 		}
 	}
+	if len(spec.Hostname) > 64 {
+		return core.Invalid("hostname", "a hostname has at most 64 characters")
+	}
 	if spec.Resources.MemoryBytes < 0 || spec.Resources.VCPUs < 0 {
 		return core.Invalid("resources", "limits can't be negative")
 	}

@@ -88,6 +88,10 @@ func (d *Driver) claim(r record) (*box, error) {
 	if _, err := os.Lstat(recordPath(d.cfg.StateDir, r.ID)); err == nil {
 		return nil, core.Errorf(core.CodeExists, "the sandbox exists")
 	}
+	// Processes without a record are a leftover that Kill must end first: they would share the new sandbox's limits.
+	if pids, err := d.cgroups.processes(string(r.ID)); err != nil || len(pids) > 0 {
+		return nil, core.Wrap(core.CodeExists, err, "the sandbox exists")
+	}
 	if err := writeRecord(d.cfg.StateDir, r); err != nil {
 		return nil, core.Wrap(core.CodeUnavailable, err, "the sandbox's runtime record cannot be written")
 	}

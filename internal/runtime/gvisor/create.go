@@ -15,8 +15,13 @@ import (
 	"shoal/internal/runtime"
 )
 
-// cleanupTimeout bounds how long a failed Create takes to remove what it had made.
-const cleanupTimeout = 15 * time.Second
+// Bounds for what has none from its caller. Both steps take well under a second on an idle machine.
+const (
+	createTimeout = 60 * time.Second
+	startTimeout  = 30 * time.Second
+	// cleanupTimeout is for removing what a failed Create had made.
+	cleanupTimeout = 15 * time.Second
+)
 
 // Create builds the isolation: groups, namespaces, sentry and gofer, with nothing of the guest running.
 func (d *Driver) Create(ctx context.Context, spec runtime.Spec) error {
@@ -35,7 +40,7 @@ func (d *Driver) Create(ctx context.Context, spec runtime.Spec) error {
 	}
 	b.op.Lock()
 	defer b.op.Unlock()
-	ctx, cancel := b.context(ctx)
+	ctx, cancel := b.context(ctx, createTimeout)
 	defer cancel()
 	if err := d.create(ctx, b, spec); err != nil {
 		clean, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
@@ -49,18 +54,23 @@ func (d *Driver) Create(ctx context.Context, spec runtime.Spec) error {
 	return nil
 }
 
-// context returns a context that also ends when the box is killed.
-func (b *box) context(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
+// context returns a context that also ends when the box is killed, or after a time.
+func (b *box) context(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(ended)
 		select {
 		case <-b.killed:
 			cancel()
 		case <-done:
 		}
 	}()
-	return ctx, func() { close(done); cancel() }
+	return ctx, func() {
+		close(done)
+		<-ended
+		cancel()
+	}
 }
 
 // checkSpec refuses what could not work.
@@ -72,6 +82,9 @@ func checkSpec(spec runtime.Spec) error {
 		if !strings.HasPrefix(path, "/") {
 			return core.Invalid(name, "an absolute path is needed")
 		}
+	}
+	if len(spec.Hostname) > 64 {
+		return core.Invalid("hostname", "a hostname has at most 64 characters")
 	}
 	if spec.Resources.MemoryBytes < 0 || spec.Resources.VCPUs < 0 {
 		return core.Invalid("resources", "limits can't be negative")
@@ -133,18 +146,40 @@ func (d *Driver) Start(ctx context.Context, id core.SandboxID) error {
 	if err := ctx.Err(); err != nil {
 		return core.Wrap(core.CodeCanceled, err, "starting the sandbox was canceled")
 	}
-	if err := d.start(b); err != nil {
-		if b.isKilled() {
-			return core.Wrap(core.CodeCanceled, err, "the sandbox was deleted while it started")
+	ctx, cancel := b.context(ctx, startTimeout)
+	defer cancel()
+	// The library's calls know no context: what ends them is the end of the sentry.
+	stop := context.AfterFunc(ctx, func() {
+		if err := d.killGroup(b); err != nil {
+			d.log.WarnContext(ctx, "canceled start cannot be killed", "sandbox_id", id, "err", err)
 		}
-		return core.Wrap(core.CodeUnavailable, err, "the sandbox could not be started")
+	})
+	err = d.start(ctx, b)
+	if interrupted := !stop(); interrupted {
+		return startError(b, ctx, errors.Join(err, ctx.Err()))
+	}
+	if err != nil {
+		return startError(b, ctx, err)
 	}
 	return nil
 }
 
-// start hands the sentry its network and has it run init. The calls can't be interrupted but by killing the sentry, which
-// Kill does; they take milliseconds.
-func (d *Driver) start(b *box) error {
+// startError gives the error of a failed Start its code.
+func startError(b *box, ctx context.Context, err error) error {
+	switch {
+	case b.isKilled():
+		return core.Wrap(core.CodeCanceled, err, "the sandbox was deleted while it started")
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return core.Wrap(core.CodeTimeout, err, "starting the sandbox took too long")
+	case ctx.Err() != nil:
+		return core.Wrap(core.CodeCanceled, err, "starting the sandbox was canceled")
+	default:
+		return core.Wrap(core.CodeUnavailable, err, "the sandbox could not be started")
+	}
+}
+
+// start hands the sentry its network and has it run init.
+func (d *Driver) start(ctx context.Context, b *box) error {
 	r := b.current()
 	if r.Digest != d.digest {
 		return fmt.Errorf("sandbox was made by program %s, this is %s", r.Digest, d.digest)
@@ -166,5 +201,5 @@ func (d *Driver) start(b *box) error {
 	if err := d.update(b, func(r *record) { r.Started = true }); err != nil {
 		return err
 	}
-	return d.watchBox(b)
+	return d.watchBox(ctx, b)
 }

@@ -197,10 +197,8 @@ func (d *Driver) DialGuest(ctx context.Context, id core.SandboxID) (net.Conn, er
 	if !r.Started || !r.Sentry.alive() {
 		return nil, core.Errorf(core.CodeUnavailable, "the sandbox does not run")
 	}
-	ctx, cancel := b.context(ctx)
+	ctx, cancel := b.context(ctx, dialTimeout)
 	defer cancel()
-	ctx, stop := context.WithTimeout(ctx, dialTimeout)
-	defer stop()
 	conn, err := d.cfg.DialSlot(ctx, id, agentPort)
 	if err != nil {
 		if core.CodeOf(err) != core.CodeInternal {

@@ -42,7 +42,7 @@ func newConfig(rootDir, debugLogDir string) (*config.Config, error) {
 		{"restore-spec-validation", "enforce"},
 	}
 	if debugLogDir != "" {
-		settings = append(settings, [][2]string{{"debug", "true"}, {"debug-log", debugLogDir + "/"}}...)
+		settings = append(settings, [][2]string{{"debug", "true"}, {"strace", "true"}, {"debug-log", debugLogDir + "/"}}...)
 	}
 	for _, s := range settings {
 		if err := flags.Set(s[0], s[1]); err != nil {

@@ -3,6 +3,7 @@ package gvisor
 import (
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"regexp"
 	goruntime "runtime"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // programName is the file in each digest's folder.
@@ -26,6 +29,16 @@ func hostCPUs() int { return goruntime.NumCPU() }
 // installProgram keeps a copy of the program in dir by its digest, and returns the digest and the copy's path. It is a
 // copy, not a link: whoever overwrites the original in place must not change what sentries run.
 func installProgram(ctx context.Context, executable, dir string) (digest, path string, err error) {
+	if err := checkStatic(executable); err != nil {
+		return "", "", err
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return "", "", fmt.Errorf("look at filesystem: %w", err)
+	}
+	if fs.Flags&unix.ST_NOEXEC != 0 {
+		return "", "", fmt.Errorf("%s is on a filesystem mounted noexec: sentries could not start from it", dir)
+	}
 	in, err := os.Open(executable)
 	if err != nil {
 		return "", "", fmt.Errorf("open program: %w", err)
@@ -48,6 +61,22 @@ func installProgram(ctx context.Context, executable, dir string) (digest, path s
 		return "", "", err
 	}
 	return digest, path, nil
+}
+
+// checkStatic fails for a program that needs the host's libraries: in the sentry's empty root there are none, and it would die
+// there without a word.
+func checkStatic(path string) (err error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("read program: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return fmt.Errorf("program %s is not static: build it with CGO_ENABLED=0", path)
+		}
+	}
+	return nil
 }
 
 // placeProgram writes the copy whole and durable, or not at all. It fails if the bytes are no longer those of the digest.

@@ -1,6 +1,8 @@
 package gvisor
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -173,7 +175,11 @@ func TestPickStage(t *testing.T) {
 
 func TestInstallProgram(t *testing.T) {
 	dir, source := t.TempDir(), filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(source, []byte("#!/bin/true"), 0o700); err != nil {
+	program, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(source, program, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	digest, path, err := installProgram(t.Context(), source, dir)
@@ -183,32 +189,34 @@ func TestInstallProgram(t *testing.T) {
 	if path != filepath.Join(dir, digest, programName) || !digestPattern.MatchString(digest) {
 		t.Errorf("path %q, digest %q", path, digest)
 	}
-	if err := os.WriteFile(source, []byte("overwritten in place"), 0o700); err != nil {
+	if err := os.WriteFile(source, append(program, "overwritten in place"...), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(path)
-	if err != nil || string(text) != "#!/bin/true" {
-		t.Errorf("kept copy: %q, %v", text, err)
+	wantProgram := func() {
+		t.Helper()
+		if text, err := os.ReadFile(path); err != nil || !bytes.Equal(text, program) {
+			t.Errorf("kept copy has %d bytes, %v, want %d", len(text), err, len(program))
+		}
 	}
-	st, err := os.Stat(path)
-	if err != nil || st.Mode().Perm() != 0o755 {
+	wantProgram()
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o755 {
 		t.Errorf("mode %v, %v", st.Mode(), err)
 	}
 	// A copy that a crash has cut short is made again.
-	if err := os.WriteFile(path, []byte("#"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(source, []byte("#!/bin/true"), 0o700); err != nil {
+	if err := errors.Join(os.WriteFile(path, []byte("#"), 0o755), os.WriteFile(source, program, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := installProgram(t.Context(), source, dir); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := os.ReadFile(path); err != nil || string(text) != "#!/bin/true" {
-		t.Errorf("mended copy: %q, %v", text, err)
-	}
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || len(entries) != 1 {
+	wantProgram()
+	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
 		t.Errorf("left in the folder: %v, %v", entries, err)
+	}
+	if err := os.WriteFile(source, []byte("#!/bin/sh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := installProgram(t.Context(), source, dir); err == nil {
+		t.Error("a script was taken for a program")
 	}
 }

@@ -16,6 +16,8 @@ import (
 // watch waits for the end of one sandbox's sentry, without being its parent, and for the end of its init.
 type watch struct {
 	sentry *os.File
+	// cancel ends a connection attempt.
+	cancel context.CancelFunc
 	// once guards the closing, which ends the waiting.
 	once sync.Once
 
@@ -27,14 +29,15 @@ type watch struct {
 	stop  bool
 }
 
-// watchBox starts watching a sandbox that runs.
-func (d *Driver) watchBox(b *box) error {
+// watchBox starts watching a sandbox that runs, for longer than the call that has it begin.
+func (d *Driver) watchBox(ctx context.Context, b *box) error {
 	r := b.current()
 	sentry, err := r.Sentry.open()
 	if err != nil {
 		return fmt.Errorf("watch sentry: %w", err)
 	}
-	w := &watch{sentry: sentry}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	w := &watch{sentry: sentry, cancel: cancel}
 	b.mu.Lock()
 	old := b.watch
 	b.watch = w
@@ -52,7 +55,7 @@ func (d *Driver) watchBox(b *box) error {
 	d.watchers.Add(2)
 	go func() {
 		defer d.watchers.Done()
-		w.waitInit(controlSocket(d.cfg.StateDir, r.Container), r.Container)
+		w.waitInit(ctx, controlSocket(d.cfg.StateDir, r.Container), r.Container)
 	}()
 	go func() {
 		defer d.watchers.Done()
@@ -78,6 +81,7 @@ func (w *watch) close() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.stop = true
+		w.cancel()
 		if w.wait != nil {
 			_ = w.wait.Close() // Only to wake the reader: there is nothing to lose.
 		}
@@ -87,8 +91,8 @@ func (w *watch) close() {
 
 // waitInit asks the sentry for init's exit status and keeps the answer. The question also lets the sentry end: it stays
 // alive after its init until somebody has asked.
-func (w *watch) waitInit(socket, container string) {
-	conn, err := dialControl(context.Background(), socket)
+func (w *watch) waitInit(ctx context.Context, socket, container string) {
+	conn, err := dialControl(ctx, socket)
 	if err != nil {
 		return // The sentry is dead or dying: its own end will be noticed.
 	}

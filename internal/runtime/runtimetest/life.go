@@ -3,6 +3,7 @@ package runtimetest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -90,10 +91,11 @@ func (s *suite) badSpec(t *testing.T) {
 	d := s.opened(t)
 	good := s.opts.Spec(t, core.SandboxID(core.NewID()), 1)
 	for name, change := range map[string]func(){
-		"id":      func() { good.ID = "../x" },
-		"root_fs": func() { good.RootFS = "relative" },
-		"net_ns":  func() { good.NetNS = "" },
-		"memory":  func() { good.Resources.MemoryBytes = -1 },
+		"id":       func() { good.ID = "../x" },
+		"root_fs":  func() { good.RootFS = "relative" },
+		"hostname": func() { good.Hostname = strings.Repeat("x", 65) },
+		"net_ns":   func() { good.NetNS = "" },
+		"memory":   func() { good.Resources.MemoryBytes = -1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			saved := good

@@ -40,6 +40,23 @@ func (s *suite) cancelDuringCreate(t *testing.T) {
 	}
 }
 
+func (s *suite) cancelDuringStart(t *testing.T) {
+	d := s.opened(t)
+	for _, at := range moments() {
+		spec := s.created(t, d)
+		ctx, cancel := context.WithCancel(t.Context())
+		wait := after(at, cancel)
+		err := d.Start(ctx, spec.ID)
+		wait()
+		if err != nil {
+			wantCode(t, "Start canceled after "+at.String(), err, core.CodeCanceled)
+		} else if st, err := d.Status(t.Context(), spec.ID); err != nil || !st.Running {
+			t.Errorf("Start was faster than cancel, but the sandbox does not run: %+v, %v", st, err)
+		}
+		s.kill(t, d, spec.ID)
+	}
+}
+
 func (s *suite) killDuringCreate(t *testing.T) {
 	d := s.opened(t)
 	for _, at := range moments() {

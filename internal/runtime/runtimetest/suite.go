@@ -41,6 +41,7 @@ func Run(t *testing.T, open func(t testing.TB) runtime.Driver, opts Options) {
 		{"bad spec", s.badSpec},
 		{"failed create leaves nothing", s.failedCreate},
 		{"cancel during create", s.cancelDuringCreate},
+		{"cancel during start", s.cancelDuringStart},
 		{"kill during create", s.killDuringCreate},
 		{"kill during start", s.killDuringStart},
 		{"kill twice at once", s.killTwice},
