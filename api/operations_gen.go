@@ -3,7 +3,7 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "63cf277bd0eb577587a63a491138a328285f1597d04f3e62b11cb7288522fb0a"
+const DocumentDigest = "792529ce0e0af16eab14e4c051b6562b4f6dcc2c983967f51b7d69adbf5de494"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
 const TypesDigest = "764d7ef7187d3c33fda69ccabfa0364e6d9c9231ae8bacf4147490bee61082eb"

@@ -182,14 +182,28 @@ func (a *API) admit(r *request) error {
 			return err
 		}
 	}
-	if r.Header.Get("Idempotency-Key") != "" {
-		return &core.Error{
-			Code: core.CodeUnsupported, Field: "Idempotency-Key",
-			Message: "this release doesn't keep idempotency keys: send the call without one",
-		}
+	if err := checkHeaders(r); err != nil {
+		return err
 	}
 	if !r.op.Body && (r.ContentLength > 0 || len(r.TransferEncoding) > 0) {
 		return core.Invalid("body", "this call takes no body")
 	}
 	return r.parseQuery()
+}
+
+// checkHeaders refuses headers that change what a request means and that nothing here obeys.
+func checkHeaders(r *request) error {
+	refused := []string{"Idempotency-Key", "Content-Range"}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		refused = append(refused, "If-Match", "If-None-Match", "If-Unmodified-Since")
+	}
+	for _, name := range refused {
+		if r.Header.Get(name) != "" {
+			return &core.Error{Code: core.CodeUnsupported, Field: name, Message: "this release doesn't obey " + name + ": send the call without it"}
+		}
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return &core.Error{Code: core.CodeUnsupported, Field: "Content-Encoding", Message: "send the body as it is, without Content-Encoding"}
+	}
+	return nil
 }

@@ -83,9 +83,6 @@ func (s *socket) run(ctx context.Context) error {
 	return err
 }
 
-// errGone says that the client went away.
-var errGone = errors.New("the client went away")
-
 // refusal is a message from the client that can't be obeyed.
 type refusal struct{ reason string }
 

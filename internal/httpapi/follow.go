@@ -17,6 +17,9 @@ const ndjson = "application/x-ndjson"
 
 // accepts reports whether a request asks for a media type by name.
 func accepts(r *http.Request, kind string) bool {
+	if r.Method == http.MethodHead {
+		return false // There is no body, so nothing that could go on.
+	}
 	for _, value := range r.Header.Values("Accept") {
 		for part := range strings.SplitSeq(value, ",") {
 			name, params, _ := strings.Cut(part, ";")
@@ -161,10 +164,10 @@ func (a execAPI) streamExec(w http.ResponseWriter, r *request, ref string, spec 
 	})
 }
 
-// endLines ends an NDJSON reply; an error becomes its last line. A client that went away is told nothing.
+// endLines ends an NDJSON reply; an error becomes its last line, unless there is nobody to tell.
 func (a *API) endLines(r *request, out *lineWriter, err error, encode func(api.Error) any) error {
-	if err == nil || r.Context().Err() != nil {
-		return nil //nolint:nilerr // There is nobody to tell.
+	if err == nil || r.Context().Err() != nil || errors.Is(err, errGone) {
+		return err
 	}
 	return out.send(encode(a.abort(r, err)))
 }

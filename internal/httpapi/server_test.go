@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -280,6 +281,35 @@ func TestDeadClient(t *testing.T) {
 	}
 	if p := fake.procs["s000000000000000000001"][0]; p.ended() {
 		t.Error("the process ended with its follower")
+	}
+}
+
+// TestSlowReader shows that a client that doesn't read its stream is dropped once it has stalled, that this is no fault of
+// the server's in the log, and that the process is left alone.
+func TestSlowReader(t *testing.T) {
+	lines := make(chan logLine, 16)
+	c, fake := newClient(t, func(o *httpapi.Options) { o.Stall, o.Logger = 50*time.Millisecond, slog.New(logTo{lines}) })
+	create(t, c, "x")
+	<-lines
+	var d net.Dialer
+	conn, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(c.BaseURL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	body := `{"shell":"flood 30000000"}`
+	if _, err := fmt.Fprintf(conn, "POST /v1/sandboxes/x/execs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"+
+		"Accept: application/x-ndjson\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", tenantKey, len(body), body); err != nil {
+		t.Fatal(err)
+	}
+	line := <-lines
+	if line.attrs["operation"] != "createExec" || line.attrs["code"] != "canceled" || line.level == slog.LevelError {
+		t.Errorf("the log says %v", line)
+	}
+	p := fake.procs["s000000000000000000001"][0]
+	<-p.done
+	if r := p.record(); r.Outcome != core.OutcomeExited {
+		t.Errorf("the process was %s", r.Outcome)
 	}
 }
 
