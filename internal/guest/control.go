@@ -12,7 +12,11 @@ import (
 	"shoal/internal/guest/wire"
 )
 
-const maxList = 1000
+const (
+	maxList = 1000
+	// cancelWait is how long a cancel waits for the leader: thousands of processes take seconds to go.
+	cancelWait = time.Minute
+)
 
 // get tells what is known of an exec.
 func (c *session) get(q wire.ExecRef) (wire.ExecInfo, error) {
@@ -83,7 +87,7 @@ func (c *session) cancelExec(q wire.ExecRef) (wire.Empty, error) {
 		return wire.Empty{}, err
 	}
 	e.kill(core.OutcomeCanceled)
-	t := time.NewTimer(10 * time.Second)
+	t := time.NewTimer(cancelWait)
 	defer t.Stop()
 	select {
 	case <-e.done:

@@ -1,0 +1,181 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/guest/client"
+	"shoal/internal/guest/wire"
+)
+
+// hostile returns a client of an agent that answers every connection with the same bytes, whatever it is asked.
+func hostile(t testing.TB, answer []byte) *client.Client {
+	t.Helper()
+	c := client.New(client.Config{
+		LostAfter: 20 * time.Millisecond, CallTimeout: time.Second,
+		Dial: func(context.Context) (net.Conn, error) {
+			host, guest := net.Pipe()
+			go func() {
+				go func() { _, _ = io.Copy(io.Discard, guest) }()
+				_, _ = guest.Write(answer)
+				_ = guest.Close()
+			}()
+			return host, nil
+		},
+	})
+	t.Cleanup(c.Close)
+	return c
+}
+
+type frame struct {
+	t wire.FrameType
+	p string
+}
+
+func answer(t testing.TB, list ...frame) []byte {
+	t.Helper()
+	var b strings.Builder
+	w := wire.NewWriter(&b)
+	for _, f := range list {
+		if err := w.Write(f.t, []byte(f.p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []byte(b.String())
+}
+
+const execID = "abcdefghijklmnopqrstuv"
+
+func execInfo(t testing.TB, change func(*wire.ExecInfo)) string {
+	t.Helper()
+	code := 0
+	i := wire.ExecInfo{ID: execID, PID: 1, Outcome: "exited", ExitCode: &code, StartedAt: time.Now()}
+	if change != nil {
+		change(&i)
+	}
+	b, err := json.Marshal(i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestHostileStreams: no lie of an agent becomes an outcome, a panic or an endless wait.
+func TestHostileStreams(t *testing.T) {
+	started := frame{wire.FrameStarted, execInfo(t, func(i *wire.ExecInfo) { i.Outcome, i.ExitCode = "", nil })}
+	header := string(wire.OutputHeader(0))
+	for name, list := range map[string][]frame{
+		"ends at once":          {started},
+		"wrong offset":          {started, {wire.FrameStdout, string(wire.OutputHeader(5)) + "x"}},
+		"empty output":          {started, {wire.FrameStdout, header}},
+		"short output":          {started, {wire.FrameStdout, "x"}},
+		"gap of nothing":        {started, {wire.FrameGap, string(wire.GapPayload(0, 0))}},
+		"negative gap":          {started, {wire.FrameGap, string(wire.GapPayload(0, -5))}},
+		"end without outcome":   {started, {wire.FrameEnded, execInfo(t, func(i *wire.ExecInfo) { i.Outcome = "" })}},
+		"end without exit code": {started, {wire.FrameEnded, execInfo(t, func(i *wire.ExecInfo) { i.ExitCode = nil })}},
+		"impossible exit code":  {started, {wire.FrameEnded, execInfo(t, func(i *wire.ExecInfo) { *i.ExitCode = 256 })}},
+		"unknown outcome":       {started, {wire.FrameEnded, execInfo(t, func(i *wire.ExecInfo) { i.Outcome = "fine" })}},
+		"other exec":            {started, {wire.FrameEnded, execInfo(t, func(i *wire.ExecInfo) { i.ID = "b" })}},
+		"signal without name":   {started, {wire.FrameEnded, execInfo(t, func(i *wire.ExecInfo) { i.Outcome = "signaled" })}},
+		"not JSON":              {started, {wire.FrameEnded, "}"}},
+		"a reply":               {started, {wire.FrameReply, "{}"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := hostile(t, answer(t, list...)).Exec(t.Context(), execID, core.ExecSpec{Shell: "true"})
+			if err != nil {
+				t.Fatalf("exec: %v", err)
+			}
+			for {
+				m, err := s.Recv()
+				if err != nil {
+					t.Fatalf("recv: %v", err)
+				}
+				if m.Kind != core.ExecEnded {
+					continue
+				}
+				if m.Exec.Outcome != core.OutcomeLost || m.Exec.ExitCode != nil {
+					t.Errorf("ended as %+v", m.Exec)
+				}
+				break
+			}
+			if _, err := s.Recv(); !errors.Is(err, io.EOF) {
+				t.Errorf("after the end: %v", err)
+			}
+		})
+	}
+}
+
+func TestHostileReplies(t *testing.T) {
+	file := `{"name":"x","path":"/x","type":"file","size":1,"mtime":"2026-01-01T00:00:00Z"}`
+	for name, list := range map[string][]frame{
+		"nothing":     nil,
+		"not JSON":    {{wire.FrameReply, "["}},
+		"wrong type":  {{wire.FrameStarted, "{}"}},
+		"name with /": {{wire.FrameReply, strings.Replace(file, `"x"`, `"../x"`, 1)}},
+		"no name":     {{wire.FrameReply, strings.Replace(file, `"x"`, `""`, 1)}},
+		"size":        {{wire.FrameReply, strings.Replace(file, `:1,`, `:-1,`, 1)}},
+		"type":        {{wire.FrameReply, strings.Replace(file, `"file"`, `"door"`, 1)}},
+		"fault":       {{wire.FrameError, "nonsense"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := hostile(t, answer(t, list...))
+			if _, err := c.Stat(t.Context(), "/x"); !core.IsCode(err, core.CodeUnavailable) {
+				t.Errorf("stat: %v", err)
+			}
+		})
+	}
+	twice := answer(t, frame{wire.FrameReply, `{"files":[` + file + `,` + file + `]}`})
+	if _, err := hostile(t, twice).ListFiles(t.Context(), "/", "", 10); !core.IsCode(err, core.CodeUnavailable) {
+		t.Errorf("names that don't rise: %v", err)
+	}
+	if _, err := hostile(t, twice).ListFiles(t.Context(), "/", "", 1); !core.IsCode(err, core.CodeUnavailable) {
+		t.Errorf("more than asked for: %v", err)
+	}
+	more := answer(t, frame{wire.FrameReply, file}, frame{wire.FrameData, "0123456789"}, frame{wire.FrameEnd, ""})
+	_, r, err := hostile(t, more).ReadFile(t.Context(), "/x", 0, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(r); !core.IsCode(err, core.CodeUnavailable) {
+		t.Errorf("more content than asked for: %q, %v", b, err)
+	}
+}
+
+// FuzzClient feeds every operation with arbitrary answers.
+func FuzzClient(f *testing.F) {
+	f.Add(answer(f, frame{wire.FrameStarted, execInfo(f, nil)}, frame{wire.FrameStdout, "12345678x"}, frame{wire.FrameEnded, execInfo(f, nil)}))
+	f.Add(answer(f, frame{wire.FrameReply, `{}`}, frame{wire.FrameData, "x"}, frame{wire.FrameEnd, ""}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := hostile(t, b)
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if s, err := c.Exec(ctx, execID, core.ExecSpec{Shell: "true"}); err == nil {
+			for {
+				if _, err := s.Recv(); err != nil {
+					break
+				}
+			}
+		}
+		if _, r, err := c.ReadFile(ctx, "/x", 0, 100); err == nil {
+			if b, _ := io.ReadAll(r); len(b) > 100 {
+				t.Error("too much content")
+			}
+			_ = r.Close()
+		}
+		_, _ = c.WriteFile(ctx, "/x", core.WriteOptions{}, strings.NewReader("content"))
+		_, _ = c.ListExecs(ctx)
+		_, _ = c.ListFiles(ctx, "/", "", 10)
+		if nc, err := c.DialPort(ctx, 80); err == nil {
+			_, _ = io.Copy(io.Discard, nc)
+			_ = nc.Close()
+		}
+	})
+}

@@ -1,0 +1,255 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"shoal/internal/core"
+)
+
+func TestFramesRoundTrip(t *testing.T) {
+	want := []Frame{
+		{FrameRequest, []byte(`{"op":"ping"}`)}, {FrameHeartbeat, []byte{}}, {FrameData, bytes.Repeat([]byte("x"), MaxPayload)},
+		{FrameEnd, []byte{}}, {FrameStdout, []byte("12345678out")}, {FrameData, []byte{0}},
+	}
+	var b bytes.Buffer
+	w := NewWriter(&b)
+	for _, f := range want {
+		if err := w.Write(f.Type, f.Payload[:len(f.Payload)/2], f.Payload[len(f.Payload)/2:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := b.Bytes()
+	for name, src := range map[string]io.Reader{
+		"at once": bytes.NewReader(whole), "by bytes": iotest.OneByteReader(bytes.NewReader(whole)),
+		"data with the error": iotest.DataErrReader(bytes.NewReader(whole)),
+		"with timeouts":       &stuttering{r: iotest.HalfReader(bytes.NewReader(whole))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewReader(src)
+			for i, f := range want {
+				got, err := r.Next()
+				for errors.Is(err, os.ErrDeadlineExceeded) {
+					got, err = r.Next()
+				}
+				if err != nil || got.Type != f.Type || !bytes.Equal(got.Payload, f.Payload) {
+					t.Fatalf("frame %d: type %d, %d bytes, %v", i, got.Type, len(got.Payload), err)
+				}
+			}
+			_, err := r.Next()
+			for errors.Is(err, os.ErrDeadlineExceeded) {
+				_, err = r.Next()
+			}
+			if !errors.Is(err, io.EOF) || r.Version() != Version || r.Buffered() {
+				t.Errorf("at the end: %v, version %d", err, r.Version())
+			}
+		})
+	}
+}
+
+// stuttering fails every second read with a timeout.
+type stuttering struct {
+	r io.Reader
+	n int
+}
+
+func (s *stuttering) Read(b []byte) (int, error) {
+	if s.n++; s.n%2 == 0 {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return s.r.Read(b)
+}
+
+// TestPayloadLifetime: a payload stays as it is until the second call after it.
+func TestPayloadLifetime(t *testing.T) {
+	var b bytes.Buffer
+	w := NewWriter(&b)
+	for _, p := range []string{"one", "two"} {
+		if err := w.Write(FrameData, []byte(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := NewReader(&b)
+	one, err := r.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Next(); err != nil || string(one.Payload) != "one" {
+		t.Errorf("%q, %v", one.Payload, err)
+	}
+}
+
+func TestMalformedFrames(t *testing.T) {
+	good := string(appendPreamble(nil))
+	for name, c := range map[string]struct {
+		bytes string
+		want  error
+	}{
+		"nothing":         {"", io.EOF},
+		"half a preamble": {"SHO", io.ErrUnexpectedEOF},
+		"HTTP":            {"GET / HTTP/1.1\r\n\r\n", ErrMalformed},
+		"version 0":       {magic + "\x00\x00", ErrMalformed},
+		"no frame":        {good, io.EOF},
+		"half a header":   {good + "\x01\x00", io.ErrUnexpectedEOF},
+		"half a payload":  {good + "\x04\x00\x00\x00\x05abc", io.ErrUnexpectedEOF},
+		"type 0":          {good + "\x00\x00\x00\x00\x00", ErrMalformed},
+		"type 12":         {good + "\x0c\x00\x00\x00\x00", ErrMalformed},
+		"too long":        {good + "\x04\x00\x10\x00\x01", ErrMalformed},
+		"4 GiB":           {good + "\x04\xff\xff\xff\xff", ErrMalformed},
+		"heartbeat + 1":   {good + "\x0b\x00\x00\x00\x01x", ErrMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := NewReader(strings.NewReader(c.bytes)).Next(); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+		})
+	}
+	if err := NewWriter(io.Discard).Write(FrameData, make([]byte, MaxPayload+1)); err == nil {
+		t.Error("a frame that is too long was written")
+	}
+}
+
+// TestAnnouncedLengthTakesNoMemory: a header alone makes the reader allocate little.
+func TestAnnouncedLengthTakesNoMemory(t *testing.T) {
+	n := testing.AllocsPerRun(1, func() {
+		r := NewReader(strings.NewReader(string(appendPreamble(nil)) + "\x04\x00\x10\x00\x00"))
+		_, _ = r.Next()
+		if cap(r.bufs[0]) > 64<<10 {
+			t.Errorf("%d bytes for a payload that never came", cap(r.bufs[0]))
+		}
+	})
+	if n > 100 {
+		t.Errorf("%f allocations", n)
+	}
+}
+
+func TestBytesJSON(t *testing.T) {
+	for _, s := range []string{"", "plain", "\xff\x00\xfe", "new\nline", `{"raw":"eA=="}`, "ü"} {
+		b, err := Encode(PathRequest{Path: Bytes(s)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got PathRequest
+		if err := DecodeRequest(b, &got); err != nil || string(got.Path) != s {
+			t.Errorf("%q became %q by %s, %v", s, got.Path, b, err)
+		}
+	}
+	var p PathRequest
+	for _, bad := range []string{`{"path":{}}`, `{"path":{"raw":"!"}}`, `{"path":1}`, `{"path":{"raw":1}}`} {
+		if err := DecodeRequest([]byte(bad), &p); !core.IsCode(err, core.CodeInvalid) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+// TestUnknownFields: a request's are refused by name, a reply's are left out.
+func TestUnknownFields(t *testing.T) {
+	var q ExecRef
+	err := DecodeRequest([]byte(`{"id":"x","nice":5}`), &q)
+	var e *core.Error
+	if !errors.As(err, &e) || e.Code != core.CodeUnsupported || e.Field != "nice" {
+		t.Errorf("request: %v", err)
+	}
+	if err := DecodeReply([]byte(`{"id":"x","nice":5}`), &q); err != nil || q.ID != "x" {
+		t.Errorf("reply: %v, %+v", err, q)
+	}
+	if err := DecodeRequest([]byte(`{"id":"x"}{"id":"y"}`), &q); !core.IsCode(err, core.CodeInvalid) {
+		t.Errorf("two values: %v", err)
+	}
+}
+
+// TestFirstVersion: what version 1 of the protocol sends, byte for byte, is what later builds must still read. Only add
+// to this list.
+func TestFirstVersion(t *testing.T) {
+	var exec ExecRequest
+	err := DecodeRequest([]byte(`{"id":"a","cmd":["ls",{"raw":"/w=="}],"shell":"","cwd":"/","env":{"A":"b"},"user":"u","stdin":true,`+
+		`"timeout_ms":5,"detach":true,"tty":true,"rows":1,"cols":2}`), &exec)
+	want := ExecRequest{
+		ID: "a", Cmd: []Bytes{"ls", "\xff"}, Cwd: "/", Env: map[string]string{"A": "b"}, User: "u", Stdin: true, TimeoutMS: 5,
+		Detach: true, TTY: true, Rows: 1, Cols: 2,
+	}
+	if diff := cmp.Diff(want, exec); diff != "" || err != nil {
+		t.Errorf("exec (-want +got):\n%s%v", diff, err)
+	}
+	var info ExecInfo
+	err = DecodeReply([]byte(`{"id":"a","pid":7,"outcome":"exited","exit_code":0,"started_at":"2026-01-02T03:04:05Z",`+
+		`"ended_at":"2026-01-02T03:04:06Z","output_bytes":9,"output_from":1,"processes":2}`), &info)
+	code := 0
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	wantInfo := ExecInfo{
+		ID: "a", PID: 7, Outcome: "exited", ExitCode: &code, StartedAt: start, EndedAt: start.Add(time.Second),
+		OutputBytes: 9, OutputFrom: 1, Processes: 2,
+	}
+	if diff := cmp.Diff(wantInfo, info); diff != "" || err != nil {
+		t.Errorf("info (-want +got):\n%s%v", diff, err)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	f := FaultOf(core.Wrap(core.CodeDenied, errors.New("secret cause"), "public"))
+	if f.Code != "denied" || f.Message != "public" {
+		t.Errorf("%+v", f)
+	}
+	if f := FaultOf(errors.New("secret")); f.Code != "internal" || strings.Contains(f.Message, "secret") {
+		t.Errorf("%+v", f)
+	}
+	e := Fault{Code: "unauthenticated", Message: "a\x1b[31mred\n" + strings.Repeat("ü", 5000), Field: strings.Repeat("f", 100)}.Err()
+	if e.Code != core.CodeInternal || strings.ContainsAny(e.Message, "\x1b\n") || len(e.Message) > 1100 || len(e.Field) > 64 {
+		t.Errorf("%s, %d, %q", e.Code, len(e.Message), e.Message[:20])
+	}
+	if e := (Fault{}).Err(); e.Message == "" {
+		t.Error("no message")
+	}
+}
+
+func FuzzReader(f *testing.F) {
+	f.Add(append(appendPreamble(nil), "\x01\x00\x00\x00\x02{}\x04\x00\x00\x00\x01x"...))
+	f.Add([]byte("SHOALG\x00\x01\x04\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := NewReader(bytes.NewReader(b))
+		total := 0
+		for {
+			fr, err := r.Next()
+			if err != nil {
+				return
+			}
+			if total += headerSize + len(fr.Payload); total > len(b) {
+				t.Fatal("more came out than went in")
+			}
+		}
+	})
+}
+
+func FuzzMessages(f *testing.F) {
+	f.Add([]byte(`{"op":"exec","args":{"id":"x","cmd":["a"]}}`))
+	f.Add([]byte(`{"files":[{"name":{"raw":"/w=="},"path":"/x","mtime":"2026-01-01T00:00:00Z"}]}`))
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, v := range []any{&Envelope{}, &Identity{}, &ExecRequest{}, &AttachRequest{}, &ListFilesRequest{}, &WriteRequest{}} {
+			if err := DecodeRequest(b, v); err != nil && core.CodeOf(err) == core.CodeInternal {
+				t.Errorf("%T: %v", v, err)
+			}
+		}
+		for _, v := range []any{&ExecInfo{}, &ListReply{}, &ListFilesReply{}, &FileInfo{}, &Metrics{}, &Hello{}} {
+			_ = DecodeReply(b, v)
+		}
+		var fault Fault
+		if DecodeReply(b, &fault) == nil && fault.Err().Message == "" {
+			t.Error("a fault without a message")
+		}
+		if o, m, err := ParseGap(b); err == nil && (o < 0 || m <= 0 || o+m < o) {
+			t.Errorf("gap %d + %d", o, m)
+		}
+		if o, data, err := ParseOutput(b); err == nil && (o < 0 || o+int64(len(data)) < o) {
+			t.Errorf("output at %d", o)
+		}
+	})
+}
