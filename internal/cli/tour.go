@@ -280,16 +280,26 @@ func (t *tour) showDeadline(ctx context.Context) error {
 	if errors.As(outcomeError(shoal.Exec{Outcome: r.Outcome}), &exit); exit.code != exitTimeout {
 		return fmt.Errorf("the command line would exit with %d and not with %d", exit.code, exitTimeout)
 	}
-	e, err := t.client.Execs(id).Get(ctx, r.ID)
-	if err != nil {
+	if err := t.groupEnds(ctx, id, r.ID); err != nil {
 		return err
-	}
-	if e.Processes != 0 {
-		return fmt.Errorf("%d processes of it are still alive", e.Processes)
 	}
 	t.say("   Two busy loops with a deadline of 1 s: all killed after %s.", duration(spent))
 	t.say("   The outcome is %q, never an invented exit code; shoal exec exits with %d.", string(r.Outcome), exitTimeout)
 	return nil
+}
+
+// groupEnds waits until no process of an exec is left: the kernel takes a moment over what was killed.
+func (t *tour) groupEnds(ctx context.Context, sandbox, exec string) error {
+	for end := time.Now().Add(2 * time.Second); ; {
+		e, err := t.client.Execs(sandbox).Get(ctx, exec)
+		if err != nil || e.Processes == 0 {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d processes of it are still alive", e.Processes)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
 }
 
 // cleanUp deletes the sandboxes, stops the server, and takes away what the tour has made.
