@@ -38,7 +38,8 @@ func (n *Node) watchExits() {
 // exited makes a dead machine unreachable, and removes what is left of it but the tree.
 func (n *Node) exited(e runtime.Exit) {
 	if !n.markEnded(e) {
-		return // a create or a delete is under way: they clean up themselves
+		n.log.Debug("a sandbox ended during its create or delete", "sandbox_id", string(e.ID), "reason", e.Reason)
+		return // they clean up themselves
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
 	defer cancel()

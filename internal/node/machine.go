@@ -36,6 +36,13 @@ func (n *Node) putLive(m *machine) bool {
 	return true
 }
 
+// hasEnded reports whether a machine that is not yet reachable has ended.
+func (n *Node) hasEnded(m *machine) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ended[m.id] == m.incarnation
+}
+
 // markEnded makes a machine that ended by itself unreachable. It reports whether it was reachable; if not, a create may be
 // about to make it so, which putLive then refuses.
 func (n *Node) markEnded(e runtime.Exit) bool {
@@ -77,6 +84,9 @@ func (n *Node) configureWhenReady(ctx context.Context, m *machine, identity wire
 		err := m.guest.Configure(ctx, identity)
 		if err == nil || !core.IsCode(err, core.CodeUnavailable) {
 			return err
+		}
+		if n.hasEnded(m) {
+			return core.Wrap(core.CodeUnavailable, err, "the sandbox ended right after it was started")
 		}
 		select {
 		case <-ctx.Done():

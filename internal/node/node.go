@@ -149,6 +149,16 @@ func (n *Node) Metrics(ctx context.Context, id core.SandboxID) (core.SandboxMetr
 		At: stats.At, CPUSeconds: stats.CPUSeconds, MemoryBytes: stats.MemoryBytes,
 		MemoryLimitBytes: stats.MemoryLimitBytes, Processes: stats.Processes, DiskBytes: -1,
 	}
+	n.mu.Lock()
+	live := n.live[id]
+	n.mu.Unlock()
+	if live != nil {
+		inside, err := live.guest.Metrics(ctx)
+		if err != nil {
+			return m, err
+		}
+		m.Processes = inside.Processes
+	}
 	usage, err := n.cfg.Disk.Usage(ctx, sandboxTree(id))
 	if err != nil && !core.IsCode(err, core.CodeUnsupported) {
 		return m, err

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"shoal/internal/control"
+	"shoal/internal/core"
+)
+
+// dataDir is the server's data directory, locked against a second server.
+//
+//	lock        held while the server runs
+//	url         where it listens, for the CLI on the same machine
+//	admin.key   the admin key, made at first start
+//	shoal.db    the store
+//	bin/        the server's own binary by digest, from which sentries run
+//	pool/       copy-on-write trees
+//	net/        the router's network namespace
+//	runtime/    the runtime's state
+//	node/       the journal and the run directories
+type dataDir struct {
+	path string
+	lock *os.File
+}
+
+// openDataDir makes the directory if need be and locks it. A second server on it is refused.
+func openDataDir(path string) (*dataDir, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("find data directory: %w", err)
+	}
+	// Sentries run as an unprivileged user who must reach trees and run directories below: they may pass, not list.
+	if err := os.MkdirAll(path, 0o711); err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock data directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, core.Errorf(core.CodeConflict, "another server uses the data directory %s: stop it, or give this one its own --data-dir", path)
+		}
+		return nil, fmt.Errorf("lock data directory: %w", err)
+	}
+	return &dataDir{path: path, lock: f}, nil
+}
+
+func (d *dataDir) join(name string) string { return filepath.Join(d.path, name) }
+
+// close unlocks the directory.
+func (d *dataDir) close() error { return d.lock.Close() }
+
+// writeURL tells the CLI on this machine where the server listens.
+func (d *dataDir) writeURL(url string) error { return writeWhole(d.join("url"), url+"\n", 0o644) }
+
+// ensureAdminKey makes the admin key unless its file is there. It says whether it made one.
+func (d *dataDir) ensureAdminKey(ctx context.Context, svc *control.Service) (made bool, err error) {
+	data, err := os.ReadFile(d.join("admin.key"))
+	if err == nil {
+		_, err := svc.Authenticate(ctx, strings.TrimSpace(string(data)))
+		if err == nil || !core.IsCode(err, core.CodeUnauthenticated) {
+			return false, err
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return false, fmt.Errorf("read admin key: %w", err)
+	}
+	secret, err := svc.NewAdminKey(ctx)
+	if err != nil {
+		return false, err
+	}
+	return true, writeWhole(d.join("admin.key"), secret+"\n", 0o600)
+}
+
+// writeWhole replaces a file: it has the old or the new content at any moment.
+func writeWhole(path, content string, mode os.FileMode) error {
+	tmp := path + ".new"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = f.WriteString(content)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

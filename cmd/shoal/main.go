@@ -1,0 +1,34 @@
+// Command shoal is the whole program: the server, the command line that talks to it, and, under other names that gVisor
+// gives to the same file, the sentry and the gofer of each sandbox.
+//
+// It is the only place that joins drivers to services. Start reading at server.go.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"shoal/internal/cli"
+	"shoal/internal/runtime/gvisor"
+)
+
+// version and commit are set by the linker.
+var (
+	version = "dev"
+	commit  = "unknown"
+)
+
+func main() {
+	gvisor.RunFace() // does not return in a sentry or gofer
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := cli.Main(ctx, os.Args[1:], cli.Options{
+		Version: version, Commit: commit,
+		Extra: []*cobra.Command{serveCommand(), configCommand(), doctorCommand(), uninstallCommand()},
+	})
+	stop()
+	os.Exit(code)
+}
