@@ -10,8 +10,10 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"shoal/internal/core"
@@ -56,6 +58,9 @@ func decodeJSON(data []byte, out any) error {
 	if !utf8.Valid(data) {
 		return core.Invalid("body", "the body is not UTF-8: bytes that aren't text go base64 into the fields that end in _raw")
 	}
+	if loneSurrogate(data) {
+		return core.Invalid("body", "the body has half of a surrogate pair, which is no character")
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	if err := checkValue(d, reflect.TypeOf(out).Elem(), "", 0); err != nil {
@@ -68,6 +73,36 @@ func decodeJSON(data []byte, out any) error {
 		return core.Wrap(core.CodeInvalid, err, "the body is not understood")
 	}
 	return nil
+}
+
+// loneSurrogate reports whether an escape in the JSON is half of a pair: encoding/json would put another character in its
+// place.
+func loneSurrogate(data []byte) bool {
+	unit := func(i int) (rune, bool) {
+		if i+6 > len(data) || data[i] != '\\' || data[i+1] != 'u' {
+			return 0, false
+		}
+		n, err := strconv.ParseUint(string(data[i+2:i+6]), 16, 16)
+		return rune(n), err == nil
+	}
+	for i := 0; i < len(data); i++ {
+		if data[i] != '\\' {
+			continue
+		}
+		r, ok := unit(i)
+		switch {
+		case !ok:
+			i++ // Another escape: its second character is not the beginning of one.
+		case !utf16.IsSurrogate(r):
+		default:
+			low, ok := unit(i + 6)
+			if !ok || utf16.DecodeRune(r, low) == utf8.RuneError {
+				return true
+			}
+			i += 11
+		}
+	}
+	return false
 }
 
 // checkValue walks one JSON value beside the Go type that will hold it.

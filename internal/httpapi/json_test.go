@@ -28,6 +28,10 @@ func TestDecodeJSON(t *testing.T) {
 		{"fraction", `{"rows":1.0}`, "rows"},
 		{"bool as string", `{"tty":"true"}`, "tty"},
 		{"nested item", `{"cmd":["a",null]}`, "cmd[1]"},
+		{"lone high surrogate", `{"shell":"\ud800"}`, "body"},
+		{"lone low surrogate", `{"shell":"\udc00\ud800"}`, "body"},
+		{"high surrogate, then an escape", `{"shell":"\ud83d\n"}`, "body"},
+		{"surrogate after a backslash", `{"shell":"\\\ud83d"}`, "body"},
 		{"empty key", `{"":1}`, ""},
 		{"unprintable key", "{\"a\\u0000b\":1}", `a\x00b`},
 	} {
@@ -40,6 +44,18 @@ func TestDecodeJSON(t *testing.T) {
 			}
 			checkInvalid(t, decodeJSON([]byte(tt.in), &body), tt.field)
 		})
+	}
+}
+
+// TestDecodeEscapes keeps escapes that are whole.
+func TestDecodeEscapes(t *testing.T) {
+	for in, want := range map[string]string{
+		`\ud83d\ude00`: "😀", `\\ud83d`: `\ud83d`, `\u0041\n\"`: "A\n\"", `\ufffd`: "\ufffd", `\\\ud83d\ude00`: `\😀`,
+	} {
+		var body api.CreateExecRequest
+		if err := decodeJSON([]byte(`{"shell":"`+in+`"}`), &body); err != nil || body.Shell != want {
+			t.Errorf("%s: %q, %v, want %q", in, body.Shell, err, want)
+		}
 	}
 }
 
