@@ -20,12 +20,16 @@ import (
 const systemCgroupRoot = "/sys/fs/cgroup"
 
 // cgroupTree is the driver's own part of the host's control groups: one group per sandbox below a parent that no other
-// driver shares. Names are sandbox ids.
+// driver shares. Names are sandbox ids. There is no limit of processes on purpose: a sentry that can't make a thread dies, and
+// the whole sandbox with it; processes are limited inside.
 type cgroupTree interface {
 	limitsCPU() bool
 	limitsMemory() bool
-	// create makes a sandbox's groups with their limits. On any error nothing is left.
-	create(name string, limits cgroupLimits) error
+	// create makes a sandbox's groups with a limit of memory, zero for none. On any error nothing is left.
+	create(name string, memoryBytes int64) error
+	// limitCPU limits the groups' processor time, zero for not at all. It comes after create and apart from it: what builds a
+	// sandbox is our own work and should not be slowed down by the tenant's limit.
+	limitCPU(name string, vcpus float64) error
 	// entries are the files through which a process enters the sandbox's groups by writing 0 to them.
 	entries(name string) []string
 	// processes are the ids of what runs in the groups; none if there is no such group.
@@ -43,19 +47,11 @@ type cgroupTree interface {
 	outOfMemory(name string) bool
 }
 
-// cgroupLimits are what the kernel enforces. Zero means no limit. There is no limit of processes on purpose: a sentry that
-// can't make a thread dies, and the whole sandbox with it; processes are limited inside.
-type cgroupLimits struct {
-	memoryBytes int64
-	vcpus       float64
-}
-
 // cgroupUsage is what the kernel counts.
 type cgroupUsage struct {
 	cpuSeconds  float64
 	memoryBytes int64
 	limitBytes  int64
-	tasks       int
 }
 
 // The hard limit lies above the tenant's, so that what watches inside can act first: a sandbox that hits it is killed
@@ -65,13 +61,12 @@ const (
 	hardHeadroomLeast = 64 << 20
 )
 
-// hardLimits turns a tenant's limits into the kernel's.
-func hardLimits(r core.Resources) cgroupLimits {
-	l := cgroupLimits{vcpus: r.VCPUs}
-	if r.MemoryBytes > 0 {
-		l.memoryBytes = r.MemoryBytes + max(r.MemoryBytes/hardHeadroomShare, hardHeadroomLeast)
+// hardMemory turns a tenant's limit of memory into the kernel's; zero is no limit.
+func hardMemory(tenant int64) int64 {
+	if tenant <= 0 {
+		return 0
 	}
-	return l
+	return tenant + max(tenant/hardHeadroomShare, hardHeadroomLeast)
 }
 
 // cpuPeriod is the length in microseconds of the slices in which processor time is dealt out.

@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,7 +67,7 @@ func TestCgroups2EnablesControllersDownToTheParent(t *testing.T) {
 	}
 	for _, g := range []string{"", "shoal", "shoal/tree"} {
 		// A plain file keeps the last of the writes, with the rest of a longer one before it.
-		if got := f.read(filepath.Join(g, "cgroup.subtree_control")); !strings.HasPrefix(got, "+pids") {
+		if got := f.read(filepath.Join(g, "cgroup.subtree_control")); !strings.HasPrefix(got, "+cpu") {
 			t.Errorf("%q: subtree_control was set to %q", g, got)
 		}
 	}
@@ -92,7 +93,7 @@ func TestCgroups2Limits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.create(id, hardLimits(core.Resources{MemoryBytes: 1 << 30, VCPUs: 1.5})); err != nil {
+	if err := errors.Join(c.create(id, hardMemory(1<<30)), c.limitCPU(id, 1.5)); err != nil {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{
@@ -128,11 +129,10 @@ func TestCgroups2Usage(t *testing.T) {
 	f.write(group+"/memory.current", "3000\n")
 	f.write(group+"/memory.stat", "anon 1000\ninactive_file 500\n")
 	f.write(group+"/memory.max", "max\n")
-	f.write(group+"/pids.current", "23\n")
 	f.write(group+"/cpu.stat", "usage_usec 1500000\nuser_usec 1\n")
 	f.write(group+"/memory.events", "low 0\noom 1\noom_kill 2\n")
 	got, err := c.usage(id)
-	want := cgroupUsage{cpuSeconds: 1.5, memoryBytes: 2500, tasks: 23}
+	want := cgroupUsage{cpuSeconds: 1.5, memoryBytes: 2500}
 	if err != nil || got != want {
 		t.Errorf("usage %+v, %v, want %+v", got, err, want)
 	}
@@ -159,7 +159,7 @@ func TestCgroups1Limits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.create(id, hardLimits(core.Resources{MemoryBytes: 256 << 20, VCPUs: 0.001})); err != nil {
+	if err := errors.Join(c.create(id, hardMemory(256<<20)), c.limitCPU(id, 0.001)); err != nil {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{

@@ -22,7 +22,7 @@ type cgroups1 struct {
 // openCgroups1 makes the driver's group in each hierarchy that it uses.
 func openCgroups1(root, path string) (cgroupTree, error) {
 	c := &cgroups1{root: root, path: path}
-	for _, name := range []string{"memory", "cpu", "cpuacct", "pids"} {
+	for _, name := range []string{"memory", "cpu", "cpuacct"} {
 		if _, err := os.Stat(filepath.Join(root, name, "cgroup.procs")); err != nil {
 			continue
 		}
@@ -50,40 +50,43 @@ func (c *cgroups1) limitsCPU() bool {
 
 func (c *cgroups1) limitsMemory() bool { return c.has("memory") }
 
-func (c *cgroups1) create(name string, limits cgroupLimits) error {
+func (c *cgroups1) create(name string, memoryBytes int64) error {
 	for _, controller := range c.controllers {
 		// Hierarchies may be one and the same (cpu,cpuacct): then the second finds the first's folder.
 		if err := os.MkdirAll(c.dir(controller, name), 0o755); err != nil {
 			return errors.Join(fmt.Errorf("make %s cgroup: %w", controller, err), c.remove(name))
 		}
 	}
-	if err := c.limit(name, limits); err != nil {
+	if err := c.limitMemory(name, memoryBytes); err != nil {
 		return errors.Join(err, c.remove(name))
 	}
 	return nil
 }
 
-func (c *cgroups1) limit(name string, limits cgroupLimits) error {
-	if limits.memoryBytes > 0 && c.limitsMemory() {
-		dir, value := c.dir("memory", name), strconv.FormatInt(limits.memoryBytes, 10)
-		if err := writeControl(dir, "memory.limit_in_bytes", value); err != nil {
-			return err
-		}
-		// Where the kernel accounts swap, memory and swap together may not exceed the limit either.
-		if _, err := os.Stat(filepath.Join(dir, "memory.memsw.limit_in_bytes")); err == nil {
-			if err := writeControl(dir, "memory.memsw.limit_in_bytes", value); err != nil {
-				return err
-			}
-		}
+func (c *cgroups1) limitMemory(name string, limit int64) error {
+	if limit <= 0 || !c.limitsMemory() {
+		return nil
 	}
-	if limits.vcpus > 0 && c.limitsCPU() {
-		dir := c.dir("cpu", name)
-		if err := writeControl(dir, "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)); err != nil {
-			return err
-		}
-		return writeControl(dir, "cpu.cfs_quota_us", strconv.FormatInt(cpuQuota(limits.vcpus), 10))
+	dir, value := c.dir("memory", name), strconv.FormatInt(limit, 10)
+	if err := writeControl(dir, "memory.limit_in_bytes", value); err != nil {
+		return err
 	}
-	return nil
+	// Where the kernel accounts swap, memory and swap together may not exceed the limit either.
+	if _, err := os.Stat(filepath.Join(dir, "memory.memsw.limit_in_bytes")); err != nil {
+		return nil
+	}
+	return writeControl(dir, "memory.memsw.limit_in_bytes", value)
+}
+
+func (c *cgroups1) limitCPU(name string, vcpus float64) error {
+	if vcpus <= 0 || !c.limitsCPU() {
+		return nil
+	}
+	dir := c.dir("cpu", name)
+	if err := writeControl(dir, "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)); err != nil {
+		return err
+	}
+	return writeControl(dir, "cpu.cfs_quota_us", strconv.FormatInt(cpuQuota(vcpus), 10))
 }
 
 func (c *cgroups1) entries(name string) []string {
@@ -168,13 +171,6 @@ func (c *cgroups1) usage(name string) (cgroupUsage, error) {
 			return u, err
 		}
 		u.cpuSeconds = float64(nanos) / 1e9
-	}
-	if c.has("pids") {
-		n, err := readNumber(c.dir("pids", name), "pids.current")
-		if err != nil {
-			return u, err
-		}
-		u.tasks = int(n)
 	}
 	return u, nil
 }

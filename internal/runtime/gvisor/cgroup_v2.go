@@ -30,7 +30,7 @@ func openCgroups2(root, path string) (cgroupTree, error) {
 		return nil, fmt.Errorf("make cgroup: %w", err)
 	}
 	c := &cgroups2{root: root, path: path}
-	for _, controller := range []string{"memory", "cpu", "pids"} {
+	for _, controller := range []string{"memory", "cpu"} {
 		ok, err := enableController(root, path, controller)
 		if err != nil {
 			return nil, err
@@ -79,38 +79,44 @@ func (c *cgroups2) limitsCPU() bool { return slices.Contains(c.controllers, "cpu
 
 func (c *cgroups2) limitsMemory() bool { return slices.Contains(c.controllers, "memory") }
 
-func (c *cgroups2) create(name string, limits cgroupLimits) error {
+func (c *cgroups2) create(name string, memoryBytes int64) error {
 	if err := os.MkdirAll(c.dir(name), 0o755); err != nil {
 		return fmt.Errorf("make cgroup: %w", err)
 	}
-	if err := c.limit(c.dir(name), limits); err != nil {
+	if err := c.limitMemory(c.dir(name), memoryBytes); err != nil {
 		return errors.Join(err, c.remove(name))
 	}
 	return nil
 }
 
-func (c *cgroups2) limit(dir string, limits cgroupLimits) error {
-	if limits.memoryBytes > 0 && c.limitsMemory() {
-		if err := writeControl(dir, "memory.max", strconv.FormatInt(limits.memoryBytes, 10)); err != nil {
+func (c *cgroups2) limitMemory(dir string, limit int64) error {
+	if limit <= 0 || !c.limitsMemory() {
+		return nil
+	}
+	if err := writeControl(dir, "memory.max", strconv.FormatInt(limit, 10)); err != nil {
+		return err
+	}
+	for _, extra := range []struct{ file, value string }{
+		// Swap would let a sandbox use more than its memory, slowly. A kernel without swap accounting has no such file.
+		{"memory.swap.max", "0"},
+		// Half a sandbox is of no use: sentry, gofer and stubs die together.
+		{"memory.oom.group", "1"},
+	} {
+		if _, err := os.Stat(filepath.Join(dir, extra.file)); err != nil {
+			continue
+		}
+		if err := writeControl(dir, extra.file, extra.value); err != nil {
 			return err
 		}
-		// Swap would let a sandbox use more than its memory, slowly. A kernel without swap accounting has no such file.
-		if _, err := os.Stat(filepath.Join(dir, "memory.swap.max")); err == nil {
-			if err := writeControl(dir, "memory.swap.max", "0"); err != nil {
-				return err
-			}
-		}
-		// Half a sandbox is of no use: sentry, gofer and stubs die together.
-		if _, err := os.Stat(filepath.Join(dir, "memory.oom.group")); err == nil {
-			if err := writeControl(dir, "memory.oom.group", "1"); err != nil {
-				return err
-			}
-		}
-	}
-	if limits.vcpus > 0 && c.limitsCPU() {
-		return writeControl(dir, "cpu.max", fmt.Sprintf("%d %d", cpuQuota(limits.vcpus), cpuPeriod))
 	}
 	return nil
+}
+
+func (c *cgroups2) limitCPU(name string, vcpus float64) error {
+	if vcpus <= 0 || !c.limitsCPU() {
+		return nil
+	}
+	return writeControl(c.dir(name), "cpu.max", fmt.Sprintf("%d %d", cpuQuota(vcpus), cpuPeriod))
 }
 
 func (c *cgroups2) entries(name string) []string {
@@ -154,13 +160,6 @@ func (c *cgroups2) usage(name string) (cgroupUsage, error) {
 		if u.limitBytes, err = readNumber(dir, "memory.max"); err != nil {
 			return u, err
 		}
-	}
-	if slices.Contains(c.controllers, "pids") {
-		n, err := readNumber(dir, "pids.current")
-		if err != nil {
-			return u, err
-		}
-		u.tasks = int(n)
 	}
 	return u, nil
 }

@@ -95,7 +95,7 @@ func checkSpec(spec runtime.Spec) error {
 // create does Create's work and leaves cleaning up to the caller.
 func (d *Driver) create(ctx context.Context, b *box, spec runtime.Spec) (err error) {
 	r := b.current()
-	if err := d.cgroups.create(string(b.id), hardLimits(spec.Resources)); err != nil {
+	if err := d.cgroups.create(string(b.id), hardMemory(spec.Resources.MemoryBytes)); err != nil {
 		return err
 	}
 	// The path is valid in this process only: hand over the namespace itself.
@@ -111,6 +111,9 @@ func (d *Driver) create(ctx context.Context, b *box, spec runtime.Spec) (err err
 		Cgroups: d.cgroups.entries(string(b.id)), DebugLogDir: d.cfg.DebugLogDir,
 	}, netNS)
 	if err != nil {
+		return err
+	}
+	if err := d.cgroups.limitCPU(string(b.id), spec.Resources.VCPUs); err != nil {
 		return err
 	}
 	return d.update(b, func(r *record) { r.Sentry, r.Gofer = made.Sentry, made.Gofer })
