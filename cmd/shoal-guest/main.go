@@ -40,7 +40,7 @@ func main() {
 func run(listen, peer string, log *slog.Logger) error {
 	debug.SetMemoryLimit(memoryLimit)
 	syscall.Umask(0o022)
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE)
+	outliveSignals()
 	allowed := net.ParseIP(peer)
 	if allowed == nil {
 		return fmt.Errorf("parse peer: %q is no address", peer)
@@ -65,6 +65,13 @@ func run(listen, peer string, log *slog.Logger) error {
 		return err
 	}
 	return s.Serve(context.Background(), l)
+}
+
+// outliveSignals makes signals that would end the agent do nothing, a log that nobody reads included. They are caught
+// and not ignored, because what is ignored stays ignored in every process that the agent starts.
+func outliveSignals() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE)
 }
 
 // listenWhenUp listens on an address that the sandbox may be about to get.

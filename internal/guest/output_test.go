@@ -227,6 +227,41 @@ func TestBrokenConnectionResumes(t *testing.T) {
 	checkNumbers(t, got, 5000)
 }
 
+// TestStaleConnections: connections that broke while they were idle are replaced, and no start is lost or doubled.
+func TestStaleConnections(t *testing.T) {
+	a := startAgent(t, guest.Config{}, client.Config{})
+	cut := &cutter{dial: func(ctx context.Context) (net.Conn, error) {
+		nc, err := a.dial(ctx)
+		return struct{ net.Conn }{nc}, err // which can't be asked whether it is open
+	}}
+	c := client.New(client.Config{Dial: cut.Dial})
+	defer c.Close()
+	for range 10 {
+		for range 3 {
+			cut.cut()
+			s, err := c.Exec(t.Context(), newID(), shell("echo x"))
+			if err != nil {
+				t.Fatalf("exec: %v", err)
+			}
+			cut.cut()
+			r := collect(t, s, 0)
+			if string(r.stdout) != "x\n" || r.exec.Outcome != core.OutcomeExited {
+				t.Fatalf("%q, ended as %+v", r.stdout, r.exec)
+			}
+			cut.cut()
+			s, err = c.Attach(t.Context(), r.exec.ID, 0)
+			if err != nil {
+				t.Fatalf("attach: %v", err)
+			}
+			collect(t, s, 0)
+		}
+		cut.cut()
+		if err := c.Ping(t.Context()); err != nil {
+			t.Fatalf("ping: %v", err)
+		}
+	}
+}
+
 // TestAgentGone: an agent that is gone makes its execs lost, never exited (part of named test 6).
 func TestAgentGone(t *testing.T) {
 	a := startAgent(t, guest.Config{}, client.Config{})

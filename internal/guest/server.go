@@ -77,6 +77,7 @@ type Server struct {
 	reaper *reaper
 	groups groupMaker
 	budget *budget
+	ops    map[wire.Op]handler
 	// null is /dev/null, opened before anyone could replace it.
 	null *os.File
 	// buffers are what output goes through.
@@ -109,7 +110,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, null: null, reaper: newReaper(cfg.Init), groups: scanner{proc: "/proc"},
 		budget: &budget{limit: cfg.RingBudget}, slots: make(chan struct{}, cfg.MaxConns), execs: map[string]*execution{},
-		buffers: newBuffers(),
+		buffers: newBuffers(), ops: handlers(),
 	}
 	if cfg.Cgroup != "" {
 		if s.groups, err = openCgroups(cfg.Cgroup, cfg.MaxProcesses); err != nil {

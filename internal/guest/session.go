@@ -181,7 +181,7 @@ func (c *session) discard() error {
 
 // dispatch decodes an operation's arguments and carries it out.
 func (c *session) dispatch(env wire.Envelope) error {
-	h, ok := handlers()[env.Op]
+	h, ok := c.srv.ops[env.Op]
 	if !ok {
 		return core.Errorf(core.CodeUnsupported, "the sandbox's guest agent does not know the operation %q", string(env.Op))
 	}

@@ -38,16 +38,16 @@ func (c *Client) Exec(ctx context.Context, id core.ExecID, spec core.ExecSpec) (
 	for _, arg := range spec.Cmd {
 		req.Cmd = append(req.Cmd, wire.Bytes(arg))
 	}
-	s, err := c.open(ctx, id, wire.OpExec, req)
-	if err == nil || !s.sent || !core.IsCode(err, core.CodeUnavailable) || s.fault {
-		return s.orNil(err)
+	for again := false; ; again = true {
+		s, err := c.open(ctx, id, wire.OpExec, req)
+		if again && core.IsCode(err, core.CodeExists) {
+			// The first request had arrived.
+			s, err = c.open(ctx, id, wire.OpAttach, wire.AttachRequest{ID: string(id)})
+		}
+		if err == nil || !s.unanswered(ctx, err) || again && !s.reused {
+			return s.orNil(err)
+		}
 	}
-	// The request may have arrived. Either it did, and the id exists, or this starts it.
-	s, err = c.open(ctx, id, wire.OpExec, req)
-	if core.IsCode(err, core.CodeExists) {
-		s, err = c.open(ctx, id, wire.OpAttach, wire.AttachRequest{ID: string(id)})
-	}
-	return s.orNil(err)
 }
 
 // Attach follows an exec's output from an offset. An offset after the end of an ended exec's output is invalid.
@@ -55,12 +55,16 @@ func (c *Client) Attach(ctx context.Context, id core.ExecID, from int64) (core.E
 	if from < 0 {
 		return nil, core.Invalid("from", "an offset is not negative")
 	}
-	s, err := c.open(ctx, id, wire.OpAttach, wire.AttachRequest{ID: string(id), From: from})
-	if err == nil {
-		s.pos = from
-		s.queue = nil
+	for {
+		s, err := c.open(ctx, id, wire.OpAttach, wire.AttachRequest{ID: string(id), From: from})
+		if err == nil {
+			s.pos = from
+			s.queue = nil
+		} else if s.unanswered(ctx, err) && s.reused {
+			continue
+		}
+		return s.orNil(err)
 	}
-	return s.orNil(err)
 }
 
 // GetExec returns what the agent knows of an exec. Its Spec is empty: the agent does not repeat it.

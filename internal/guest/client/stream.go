@@ -26,9 +26,9 @@ type stream struct {
 	// stale counts resumes since the last byte of progress.
 	stale int
 
-	// sent and fault tell Exec how an attempt to open failed: whether the request may have arrived, and whether the
-	// agent itself answered.
-	sent, fault bool
+	// sent, fault and reused tell how an attempt to open failed: whether the request may have arrived, whether the agent
+	// itself answered, and whether the connection was an old one.
+	sent, fault, reused bool
 
 	mu      sync.Mutex
 	k       *conn
@@ -55,6 +55,11 @@ func (c *Client) open(ctx context.Context, id core.ExecID, op wire.Op, args any)
 	return s, nil
 }
 
+// unanswered reports whether an attempt to open failed in a way in which the request may or may not have arrived.
+func (s *stream) unanswered(ctx context.Context, err error) bool {
+	return s.sent && !s.fault && core.IsCode(err, core.CodeUnavailable) && ctx.Err() == nil && s.c.ctx.Err() == nil
+}
+
 // orNil keeps a failed stream from becoming a non-nil interface.
 func (s *stream) orNil(err error) (core.ExecStream, error) {
 	if err != nil {
@@ -73,7 +78,7 @@ func (s *stream) connect(ctx context.Context, op wire.Op, args any, get func(con
 	if err != nil {
 		return err
 	}
-	s.sent = true
+	s.sent, s.reused = true, k.reused
 	release := s.c.bind(ctx, k)
 	payload, fault, err := s.greet(ctx, k, request)
 	release()

@@ -97,13 +97,12 @@ func (r *Reader) Next() (Frame, error) {
 	buf := r.bufs[r.turn]
 	for len(buf) < r.need {
 		// The buffer grows with what has come, not with what a header announced.
-		step := min(r.need-len(buf), max(len(buf), 32<<10))
-		if free := cap(buf) - len(buf); free < step {
-			grown := make([]byte, len(buf), len(buf)+step)
+		if len(buf) == cap(buf) {
+			grown := make([]byte, len(buf), min(r.need, max(2*len(buf), 32<<10)))
 			copy(grown, buf)
 			buf = grown
 		}
-		n, err := r.br.Read(buf[len(buf) : len(buf)+step])
+		n, err := r.br.Read(buf[len(buf):min(cap(buf), r.need)])
 		buf = buf[:len(buf)+n]
 		r.bufs[r.turn] = buf
 		if err != nil && len(buf) < r.need {
