@@ -1,7 +1,7 @@
 // Command precompile writes the table of seccomp filters that the sentry would else compile at each start, which takes
 // about half of the start's time. It prints a Go file:
 //
-//	go run ./internal/runtime/gvisor/precompile > /tmp/filters && mv /tmp/filters internal/runtime/gvisor/filters_amd64.go
+//	make precompile
 //
 // Run it after a change of gVisor's version or of a flag that the filter's key names; a test fails if it is forgotten. It
 // takes a minute: the library only compiles all combinations at once. It must run on the architecture it is for.
@@ -10,6 +10,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"go/format"
 	"io"
 	"os"
 	"slices"
@@ -68,7 +69,11 @@ func run(out io.Writer) error {
 		b.WriteString("\t\t\t},\n\t\t},\n")
 	}
 	b.WriteString("\t}\n}\n")
-	_, err = out.Write(b.Bytes())
+	text, err := format.Source(b.Bytes())
+	if err != nil {
+		return fmt.Errorf("format table: %w", err)
+	}
+	_, err = out.Write(text)
 	return err
 }
 
