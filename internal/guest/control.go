@@ -14,7 +14,7 @@ import (
 
 const (
 	maxList = 1000
-	// cancelWait is how long a cancel waits for the leader: thousands of processes take seconds to go.
+	// cancelWait is how long a cancel waits for the group: thousands of processes take seconds to go.
 	cancelWait = time.Minute
 )
 
@@ -80,7 +80,7 @@ func parseSignal(name string) (syscall.Signal, error) {
 	return 0, core.Invalid("signal", "no such signal: %q", name)
 }
 
-// cancelExec kills an exec's group and waits until the leader is gone.
+// cancelExec kills an exec's group and waits until all of it is gone.
 func (c *session) cancelExec(q wire.ExecRef) (wire.Empty, error) {
 	e, err := c.srv.find(q.ID)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *session) cancelExec(q wire.ExecRef) (wire.Empty, error) {
 	t := time.NewTimer(cancelWait)
 	defer t.Stop()
 	select {
-	case <-e.done:
+	case <-e.gone:
 	case <-t.C:
 		return wire.Empty{}, core.Errorf(core.CodeTimeout, "the exec was killed but has not ended yet")
 	case <-c.ctx.Done():

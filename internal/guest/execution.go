@@ -27,6 +27,9 @@ type execution struct {
 	stdin   *stdin
 	// done is closed when the outcome is known and all that the leader wrote is in the ring.
 	done chan struct{}
+	// gone is closed when no member of the group is left; poke asks to look now.
+	gone chan struct{}
+	poke chan struct{}
 	// published says that start has ended; guarded by the server's lock.
 	published bool
 
@@ -85,6 +88,8 @@ func (e *execution) linger() {
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
+		case <-e.poke:
+			wait = time.Millisecond
 		case <-e.srv.ctx.Done():
 			e.kill(core.OutcomeCanceled)
 		}
@@ -98,6 +103,7 @@ func (e *execution) linger() {
 	}
 	e.mu.Unlock()
 	g.release()
+	close(e.gone)
 	for _, p := range e.pumps {
 		p.close()
 		<-p.ended
@@ -142,6 +148,10 @@ func (e *execution) kill(reason core.Outcome) {
 	}
 	if err := e.group.kill(); err != nil {
 		e.srv.log.Warn("kill group", "exec_id", e.id, "err", err)
+	}
+	select {
+	case e.poke <- struct{}{}:
+	default:
 	}
 }
 

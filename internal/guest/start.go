@@ -110,7 +110,8 @@ func (s *Server) start(q wire.ExecRequest) (*execution, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &execution{srv: s, id: q.ID, tty: q.TTY, done: make(chan struct{})}
+	e := &execution{srv: s, id: q.ID, tty: q.TTY}
+	e.done, e.gone, e.poke = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
 	e.ring = newRing(s.cfg.RingBytes, s.cfg.HoldBack, s.budget, s.evict, q.Detach)
 	if err := s.admit(e); err != nil {
 		return nil, err
