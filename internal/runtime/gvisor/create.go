@@ -45,7 +45,7 @@ func (d *Driver) Create(ctx context.Context, spec runtime.Spec) error {
 	if err := d.create(ctx, b, spec); err != nil {
 		clean, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer stop()
-		err = createError(b, ctx, err)
+		err = createError(ctx, b, err)
 		if cleanErr := d.destroy(clean, b); cleanErr != nil {
 			d.log.ErrorContext(clean, "sandbox left behind by a failed create", "sandbox_id", b.id, "err", cleanErr)
 		}
@@ -120,7 +120,7 @@ func (d *Driver) create(ctx context.Context, b *box, spec runtime.Spec) (err err
 }
 
 // createError gives the error of a failed Create its code.
-func createError(b *box, ctx context.Context, err error) error {
+func createError(ctx context.Context, b *box, err error) error {
 	switch {
 	case b.isKilled():
 		return core.Wrap(core.CodeCanceled, err, "the sandbox was deleted while it was created")
@@ -159,16 +159,16 @@ func (d *Driver) Start(ctx context.Context, id core.SandboxID) error {
 	})
 	err = d.start(ctx, b)
 	if interrupted := !stop(); interrupted {
-		return startError(b, ctx, errors.Join(err, ctx.Err()))
+		return startError(ctx, b, errors.Join(err, ctx.Err()))
 	}
 	if err != nil {
-		return startError(b, ctx, err)
+		return startError(ctx, b, err)
 	}
 	return nil
 }
 
 // startError gives the error of a failed Start its code.
-func startError(b *box, ctx context.Context, err error) error {
+func startError(ctx context.Context, b *box, err error) error {
 	switch {
 	case b.isKilled():
 		return core.Wrap(core.CodeCanceled, err, "the sandbox was deleted while it started")

@@ -30,15 +30,20 @@ type pids struct {
 // processes reads a sandbox's record.
 func (h *host) processes(t testing.TB, id core.SandboxID) pids {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(h.cfg.StateDir, string(id)+".json"))
+	p, err := h.lookProcesses(id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var p pids
-	if err := json.Unmarshal(text, &p); err != nil {
-		t.Fatal(err)
-	}
 	return p
+}
+
+// lookProcesses is processes for a record that may not be there.
+func (h *host) lookProcesses(id core.SandboxID) (p pids, err error) {
+	text, err := os.ReadFile(filepath.Join(h.cfg.StateDir, string(id)+".json"))
+	if err != nil {
+		return p, err
+	}
+	return p, json.Unmarshal(text, &p)
 }
 
 // started makes a sandbox whose agent answers.

@@ -67,7 +67,7 @@ func (d *Driver) destroy(ctx context.Context, b *box) error {
 	if err := d.endProcesses(ctx, b); err != nil {
 		return err
 	}
-	if err := d.removeGroups(ctx, b.id); err != nil {
+	if err := d.removeGroups(ctx, b); err != nil {
 		return err
 	}
 	paths, err := filesOf(d.cfg.StateDir, b.id)
@@ -145,12 +145,13 @@ func (d *Driver) killRecorded(b *box) {
 	}
 }
 
-// removeGroups removes the sandbox's groups. The kernel may need a moment to let go of the last process.
-func (d *Driver) removeGroups(ctx context.Context, id core.SandboxID) error {
+// removeGroups removes the sandbox's groups. The kernel may need a moment to let go of the last process, and a creator that
+// was orphaned by a crash may have entered only now.
+func (d *Driver) removeGroups(ctx context.Context, b *box) error {
 	return retry(ctx, func() (bool, error) {
-		err := d.cgroups.remove(string(id))
+		err := d.cgroups.remove(string(b.id))
 		if errors.Is(err, unix.EBUSY) {
-			return false, nil
+			return false, d.killGroup(b)
 		}
 		return err == nil, err
 	})

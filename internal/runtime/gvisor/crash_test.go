@@ -1,0 +1,95 @@
+package gvisor_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"shoal/internal/core"
+	contract "shoal/internal/runtime"
+	"shoal/internal/runtime/gvisor"
+)
+
+// doomedDir, in the environment, makes the test binary a server that creates and starts one sandbox and waits to be killed.
+const doomedDir = "SHOAL_TEST_DOOMED_DIR"
+
+// doomed is main of such a server.
+func doomed(dir string) int {
+	ctx := context.Background()
+	d, err := gvisor.Open(ctx, gvisor.Config{
+		StateDir: filepath.Join(dir, "runtime"), BinDir: filepath.Join(dir, "bin"), CgroupParent: "shoal-test",
+		DialSlot: func(context.Context, core.SandboxID, uint16) (net.Conn, error) { return nil, unix.ENOTSUP },
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	s, err := newSlot()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	id := core.SandboxID(core.NewID())
+	fmt.Println("ready")
+	err = d.Create(ctx, contract.Spec{
+		ID: id, Incarnation: 1, RootFS: filepath.Join(dir, "tree"), RunDir: filepath.Join(dir, "run"), NetNS: s.path(),
+		Hostname: "box", Resources: core.Resources{VCPUs: 1, MemoryBytes: 256 << 20},
+	})
+	if err == nil {
+		err = d.Start(ctx, id)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	select {}
+}
+
+// TestKillMinusNineOfTheServer kills the server at moments from before to after a create, and wants the next one to find and
+// remove whatever there is.
+func TestKillMinusNineOfTheServer(t *testing.T) {
+	h := newHost(t)
+	t.Cleanup(h.sweep)
+	d := h.open()
+	t.Cleanup(func() { d.Close() })
+	for _, at := range []time.Duration{0, 5, 12, 20, 30, 45, 60, 90, 130, 200, 300} {
+		server := exec.Command("/proc/self/exe")
+		server.Env = append(os.Environ(), doomedDir+"="+h.dir)
+		server.Stderr = os.Stderr
+		out, err := server.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Read(make([]byte, 16)); err != nil {
+			t.Fatalf("the server did not come up: %v", err)
+		}
+		<-time.After(at * time.Millisecond)
+		if err := server.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Wait(); err == nil {
+			t.Error("a killed server ended well")
+		}
+		list, err := d.List(t.Context())
+		if err != nil {
+			t.Fatalf("List: %v", err)
+		}
+		for _, st := range list {
+			p, _ := h.lookProcesses(st.ID)
+			if err := d.Kill(t.Context(), st.ID); err != nil {
+				t.Fatalf("Kill after %d ms: %v", at, err)
+			}
+			h.wantNothing(t, d, p)
+		}
+	}
+}
