@@ -157,6 +157,12 @@ func FuzzClient(f *testing.F) {
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
+		begin := time.Now()
+		defer func() {
+			if d := time.Since(begin); d > 4*time.Second {
+				t.Errorf("an answer that takes %s", d)
+			}
+		}()
 		if s, err := c.Exec(ctx, execID, core.ExecSpec{Shell: "true"}); err == nil {
 			for {
 				if _, err := s.Recv(); err != nil {
