@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net/http/httptest"
 	"path/filepath"
@@ -28,7 +27,7 @@ type backend struct {
 
 func newBackend(t *testing.T) *backend {
 	t.Helper()
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	dir := t.TempDir()
 	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, "shoal.db"), Logger: log})
 	if err != nil {
@@ -36,7 +35,7 @@ func newBackend(t *testing.T) *backend {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	m := newMachine(dir)
-	go_on := make(chan struct{})
+	goOn := make(chan struct{})
 	svc := control.New(control.Config{
 		Store: store, Node: m, NodeID: "node", Logger: log, Bootstrap: []string{"minimal"},
 		Limits: control.Limits{
@@ -48,7 +47,7 @@ func newBackend(t *testing.T) *backend {
 		Build: func(ctx context.Context, _, _ string, progress func(string, int)) (control.BuiltTemplate, error) {
 			progress("unpacking packages", 40)
 			select {
-			case <-go_on:
+			case <-goOn:
 			case <-ctx.Done():
 				return control.BuiltTemplate{}, ctx.Err()
 			}
@@ -76,7 +75,7 @@ func newBackend(t *testing.T) *backend {
 	t.Cleanup(a.Close)
 	t.Cleanup(m.endAll)
 	var once sync.Once
-	b := &backend{url: server.URL, key: key, machine: m, control: svc, release: func() { once.Do(func() { close(go_on) }) }}
+	b := &backend{url: server.URL, key: key, machine: m, control: svc, release: func() { once.Do(func() { close(goOn) }) }}
 	t.Cleanup(b.release)
 	return b
 }
@@ -181,6 +180,7 @@ func (m *machine) DeleteTemplate(context.Context, core.TemplateID) error { retur
 func (m *machine) Capacity(context.Context) (core.NodeCapacity, error) {
 	return core.NodeCapacity{}, nil
 }
+
 func (m *machine) HasTemplate(_ context.Context, id core.TemplateID) (bool, error) {
 	return m.templates[id], nil
 }

@@ -34,6 +34,8 @@ type app struct {
 	in              io.Reader
 	out, err        io.Writer
 	getenv          func(string) string
+	// defaultDir is the data directory that is looked at if none is named.
+	defaultDir string
 
 	// The flags that every command has.
 	output  string
@@ -47,6 +49,7 @@ func New(opts Options) *cobra.Command {
 	a := &app{
 		version: opts.Version, commit: opts.Commit,
 		in: opts.Stdin, out: opts.Stdout, err: opts.Stderr, getenv: opts.Getenv,
+		defaultDir: defaultDataDir,
 	}
 	if a.in == nil {
 		a.in = os.Stdin
@@ -151,7 +154,7 @@ func checkArguments(c *cobra.Command) {
 
 // Main runs the command line with args and returns the exit code. The end of ctx interrupts a command. It prints the error, if any, in one plain line.
 func Main(ctx context.Context, args []string, opts Options) int {
-	root := New(opts)
+	root := New(opts) //nolint:contextcheck // Commands get their context from ExecuteContext.
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -63,7 +63,8 @@ func exitCode(err error) int {
 
 // usage is an error about how the command was typed.
 func usage(c *cobra.Command, format string, args ...any) error {
-	return &exitError{exitOurs, fmt.Errorf("%s\nTry '%s --help'.", fmt.Sprintf(format, args...), c.CommandPath())}
+	hint := fmt.Sprintf("Try '%s --help'.", c.CommandPath())
+	return &exitError{exitOurs, fmt.Errorf("%s\n%s", fmt.Sprintf(format, args...), hint)}
 }
 
 // outcomeError turns the end of a process into the program's exit code, nil for a process that returned 0. What is not the
@@ -114,8 +115,9 @@ func startError(err error) error {
 		return &exitError{exitNotFound, err}
 	case shoal.CodeDenied:
 		return &exitError{exitNotExecutable, err}
+	default:
+		return err
 	}
-	return err
 }
 
 // explain says an error in words for a person, with what to do.
@@ -134,7 +136,7 @@ func explain(err error) string {
 		return text
 	}
 	text := e.Message
-	if e.Field != "" && !strings.Contains(text, e.Field) {
+	if e.Field != "" && e.Field != "cmd" && e.Field != "path" && !strings.Contains(text, e.Field) {
 		text = e.Field + ": " + text
 	}
 	switch e.Code {
@@ -148,6 +150,7 @@ func explain(err error) string {
 		if e.RequestID != "" {
 			text += fmt.Sprintf(" (the server's log has the cause under request %s)", e.RequestID)
 		}
+	default:
 	}
 	return text
 }

@@ -463,9 +463,11 @@ func (s *stream) Recv() (core.ExecMessage, error) {
 func (s *stream) SendStdin(data []byte) error {
 	return s.g.WriteStdin(context.Background(), s.p.exec.ID, data, false)
 }
+
 func (s *stream) CloseStdin() error {
 	return s.g.WriteStdin(context.Background(), s.p.exec.ID, nil, true)
 }
+
 func (s *stream) Signal(name string) error {
 	return s.g.Signal(context.Background(), s.p.exec.ID, name)
 }

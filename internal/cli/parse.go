@@ -32,7 +32,7 @@ func (b *byteSize) Set(s string) error {
 		number = number[:i]
 	}
 	v, err := strconv.ParseFloat(number, 64)
-	if err != nil || v <= 0 || math.IsInf(v, 0) || v*float64(int64(1)<<shift) >= math.MaxInt64 {
+	if err != nil || !(v > 0) || math.IsInf(v, 0) || v*float64(int64(1)<<shift) >= math.MaxInt64 {
 		return errors.New("a size is a number and a unit, such as 512M or 4G")
 	}
 	*b = byteSize(v * float64(int64(1)<<shift))
@@ -55,16 +55,16 @@ func (l *lifetime) Type() string { return "duration" }
 
 // Set reads a duration; d stands for 24 hours.
 func (l *lifetime) Set(s string) error {
-	scale := time.Duration(1)
+	scale := int64(1)
 	text := s
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		text, scale = days+"h", 24
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 || d > math.MaxInt64/scale {
+	if err != nil || d <= 0 || int64(d) > math.MaxInt64/scale {
 		return errors.New("a duration is a number and a unit, such as 90s, 30m, 2h or 7d")
 	}
-	*l = lifetime(d * scale)
+	*l = lifetime(int64(d) * scale)
 	return nil
 }
 

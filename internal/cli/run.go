@@ -2,9 +2,9 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path"
@@ -151,7 +151,7 @@ func (a runner) run(
 	// An output that nobody reads any more must not end us before the sandbox is deleted.
 	signal.Ignore(unix.SIGPIPE)
 	// A name of our own: if the answer to create is lost, the sandbox can still be found and deleted.
-	req.Name = fmt.Sprintf("run-%010x", rand.Uint64N(1<<40))
+	req.Name = "run-" + strings.ToLower(rand.Text()[:12])
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 		defer cancel()

@@ -78,7 +78,7 @@ func (b *backend) vanish(ts *testscript.TestScript, name string) {
 	b.machine.exits <- core.NodeExit{Sandbox: sb.ID, Incarnation: sb.Incarnation, Reason: "its sentry ended"}
 }
 
-// exits runs a program and wants exactly this exit code: exits 124 shoal exec …
+// exits runs a program and wants exactly this exit code: exits 124 shoal exec lab -- sleep 9.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE PROGRAM [ARG…]")

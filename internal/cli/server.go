@@ -58,6 +58,9 @@ func (a *app) server() (server, error) {
 	if a.dataDir != "" {
 		s, err := fromDataDir(a.dataDir)
 		if err == nil && a.url != "" {
+			if !isLoopback(a.url) && !sameOrigin(a.url, s.url) {
+				return s, fmt.Errorf("the key in %s is for the server on this machine and isn't sent to %s: set SHOAL_API_KEY and leave out --data-dir", a.dataDir, a.url)
+			}
 			s.url = a.url
 		}
 		if err == nil && s.url == "" {
@@ -69,7 +72,7 @@ func (a *app) server() (server, error) {
 	if err != nil {
 		return server{}, err
 	}
-	local, err := fromDataDir(defaultDataDir)
+	local, err := fromDataDir(a.defaultDir)
 	if err != nil {
 		return server{}, err
 	}
@@ -90,7 +93,7 @@ func (a *app) server() (server, error) {
 	case s.key != "":
 	case saved.URL != "" && sameOrigin(s.url, saved.URL):
 		s.key = saved.APIKey
-	case local.url == "" || sameOrigin(s.url, local.url):
+	case sameOrigin(s.url, local.url), local.url == "" && sameOrigin(s.url, shoal.DefaultURL):
 		s.key, s.keyFile = local.key, local.keyFile
 	}
 	if s.keyFile != "" && !isLoopback(s.url) {

@@ -86,7 +86,7 @@ func printTemplates(out io.Writer, now time.Time, list []shoal.Template) error {
 		switch {
 		case x.Failure != "":
 			note = x.Failure
-		case x.Progress != "":
+		case x.State == api.TemplateStateBuilding:
 			note = x.Progress
 		}
 		size := ""
@@ -100,6 +100,9 @@ func printTemplates(out io.Writer, now time.Time, list []shoal.Template) error {
 
 func printTemplate(out io.Writer, x shoal.Template) error {
 	t := newTable(out)
+	if x.State != api.TemplateStateBuilding {
+		x.Progress = ""
+	}
 	for _, l := range [][2]string{
 		{"name", x.Name},
 		{"id", x.ID},

@@ -196,7 +196,7 @@ func (t *tour) showKernel(ctx context.Context) error {
 	}
 	gone := time.Since(deleting)
 	if _, err := t.client.Sandboxes().Get(ctx, id); shoal.ErrorCode(err) != shoal.CodeNotFound {
-		return fmt.Errorf("the sandbox is still there after its delete: %v", err)
+		return errors.Join(errors.New("the sandbox is still there after its delete"), err)
 	}
 	host := hostKernel()
 	t.quote(kernel + "internet   " + network)

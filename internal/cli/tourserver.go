@@ -80,7 +80,8 @@ func (s *tourServer) start(ctx context.Context) (*shoal.Client, error) {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("keep open files from the server: %w", err)
 	}
-	cmd := exec.Command(self, append([]string{"serve", "--listen", "127.0.0.1:0", "--log-level", "warn"}, s.flags()...)...)
+	// Its life is not the context's: stop ends it in good order.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, append([]string{"serve", "--listen", "127.0.0.1:0", "--log-level", "warn"}, s.flags()...)...)
 	cmd.Stdout, cmd.Stderr = s.log, s.log
 	// A Ctrl-C at the terminal is for the tour, which then stops its server in good order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -124,8 +125,11 @@ func (s *tourServer) kill() error {
 	if err := s.cmd.Process.Kill(); err != nil {
 		return err
 	}
-	<-s.exited
+	ended := <-s.exited
 	s.cmd = nil
+	if ended == nil {
+		return errors.New("the server ended by itself before it was killed")
+	}
 	return nil
 }
 
