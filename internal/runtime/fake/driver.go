@@ -220,7 +220,7 @@ func (d *Driver) DialGuest(ctx context.Context, id core.SandboxID) (net.Conn, er
 	}
 	b.conns++
 	spec := b.spec
-	stop := context.AfterFunc(b.ctx, func() {
+	stop := context.AfterFunc(b.ctx, func() { //nolint:contextcheck // The connection lives as long as the sandbox, not the call.
 		_ = guest.Close() // The sandbox has ended: nobody is left to tell.
 	})
 	w.agents.Go(func() {

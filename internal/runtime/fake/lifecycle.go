@@ -79,7 +79,7 @@ func (d *Driver) Start(ctx context.Context, id core.SandboxID) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(life, cancel)()
+	defer context.AfterFunc(life, cancel)() //nolint:contextcheck // Two contexts end this call.
 	if err := d.begin(ctx, MethodStart, id); err != nil {
 		if life.Err() != nil {
 			return core.Wrap(core.CodeUnavailable, err, "the sandbox ended while it started")

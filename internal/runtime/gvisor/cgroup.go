@@ -128,6 +128,12 @@ func killPIDs(pids []int) error {
 	return errors.Join(errs...)
 }
 
+// hasFile reports whether a group has a control file: kernels differ.
+func hasFile(dir, file string) bool {
+	_, err := os.Stat(filepath.Join(dir, file))
+	return err == nil
+}
+
 // writeControl writes one control file.
 func writeControl(dir, file, value string) error {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
@@ -201,8 +207,12 @@ func uninstallGroup(root, path string) error {
 		return err
 	}
 	for dir := filepath.Dir(path); dir != "."; dir = filepath.Dir(dir) {
-		if unix.Rmdir(filepath.Join(root, dir)) != nil {
-			return nil // Another driver's, or somebody else's altogether.
+		err := unix.Rmdir(filepath.Join(root, dir))
+		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOENT) {
+			break // Another driver's, or somebody else's altogether.
+		}
+		if err != nil {
+			return fmt.Errorf("remove parent cgroup: %w", err)
 		}
 	}
 	return nil

@@ -44,8 +44,7 @@ func (c *cgroups1) dir(controller, name string) string {
 func (c *cgroups1) has(controller string) bool { return slices.Contains(c.controllers, controller) }
 
 func (c *cgroups1) limitsCPU() bool {
-	_, err := os.Stat(filepath.Join(c.dir("cpu", ""), "cpu.cfs_quota_us"))
-	return c.has("cpu") && err == nil
+	return c.has("cpu") && hasFile(c.dir("cpu", ""), "cpu.cfs_quota_us")
 }
 
 func (c *cgroups1) limitsMemory() bool { return c.has("memory") }
@@ -72,7 +71,7 @@ func (c *cgroups1) limitMemory(name string, limit int64) error {
 		return err
 	}
 	// Where the kernel accounts swap, memory and swap together may not exceed the limit either.
-	if _, err := os.Stat(filepath.Join(dir, "memory.memsw.limit_in_bytes")); err != nil {
+	if !hasFile(dir, "memory.memsw.limit_in_bytes") {
 		return nil
 	}
 	return writeControl(dir, "memory.memsw.limit_in_bytes", value)

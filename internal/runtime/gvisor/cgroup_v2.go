@@ -102,7 +102,7 @@ func (c *cgroups2) limitMemory(dir string, limit int64) error {
 		// Half a sandbox is of no use: sentry, gofer and stubs die together.
 		{"memory.oom.group", "1"},
 	} {
-		if _, err := os.Stat(filepath.Join(dir, extra.file)); err != nil {
+		if !hasFile(dir, extra.file) {
 			continue
 		}
 		if err := writeControl(dir, extra.file, extra.value); err != nil {

@@ -59,7 +59,7 @@ func TestKillMinusNineOfTheServer(t *testing.T) {
 	t.Cleanup(h.sweep)
 	d := h.open()
 	t.Cleanup(func() { d.Close() })
-	for _, at := range []time.Duration{0, 5, 12, 20, 30, 45, 60, 90, 130, 200, 300} {
+	for _, ms := range []int{0, 5, 12, 20, 30, 45, 60, 90, 130, 200, 300} {
 		server := exec.Command("/proc/self/exe")
 		server.Env = append(os.Environ(), doomedDir+"="+h.dir)
 		server.Stderr = os.Stderr
@@ -73,7 +73,7 @@ func TestKillMinusNineOfTheServer(t *testing.T) {
 		if _, err := out.Read(make([]byte, 16)); err != nil {
 			t.Fatalf("the server did not come up: %v", err)
 		}
-		<-time.After(at * time.Millisecond)
+		<-time.After(time.Duration(ms) * time.Millisecond)
 		if err := server.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestKillMinusNineOfTheServer(t *testing.T) {
 		for _, st := range list {
 			p, _ := h.lookProcesses(st.ID)
 			if err := d.Kill(t.Context(), st.ID); err != nil {
-				t.Fatalf("Kill after %d ms: %v", at, err)
+				t.Fatalf("Kill after %d ms: %v", ms, err)
 			}
 			h.wantNothing(t, d, p)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ func (d *Driver) Create(ctx context.Context, spec runtime.Spec) error {
 		defer stop()
 		err = createError(ctx, b, err)
 		if cleanErr := d.destroy(clean, b); cleanErr != nil {
-			d.log.ErrorContext(clean, "sandbox left behind by a failed create", "sandbox_id", b.id, "err", cleanErr)
+			d.log.ErrorContext(clean, "sandbox left behind by a failed create", slog.Any("sandbox_id", b.id), slog.Any("err", cleanErr))
 		}
 		return err
 	}
@@ -154,7 +155,7 @@ func (d *Driver) Start(ctx context.Context, id core.SandboxID) error {
 	// The library's calls know no context: what ends them is the end of the sentry.
 	stop := context.AfterFunc(ctx, func() {
 		if err := d.killGroup(b); err != nil {
-			d.log.WarnContext(ctx, "canceled start cannot be killed", "sandbox_id", id, "err", err)
+			d.log.WarnContext(ctx, "canceled start cannot be killed", slog.Any("sandbox_id", id), slog.Any("err", err))
 		}
 	})
 	err = d.start(ctx, b)

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/runsc/container"
 )
 
@@ -32,7 +32,7 @@ func creatorMain() int {
 
 // createFromJob does a creator's work.
 func createFromJob(in io.Reader) (result, error) {
-	log.SetTarget(log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
+	takeLibraryLog(slog.New(slog.DiscardHandler))
 	var j job
 	if err := json.NewDecoder(in).Decode(&j); err != nil {
 		return result{}, fmt.Errorf("read job: %w", err)

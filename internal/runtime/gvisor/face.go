@@ -49,12 +49,12 @@ func RunFace() {
 	}
 	nameVersion()
 	if os.Args[0] == nameCreator {
-		os.Exit(creatorMain())
+		os.Exit(creatorMain()) //nolint:forbidigo // RunFace is main for its faces.
 	}
 	if os.Args[0] == nameSentry {
 		os.Args = applyBundleLimits(os.Args)
 		registerFilters()
 	}
 	maincli.Main()
-	os.Exit(128)
+	os.Exit(128) //nolint:forbidigo // As above: gVisor has ended without saying so.
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +30,7 @@ func (d *Driver) Kill(ctx context.Context, id core.SandboxID) error {
 	b.unwatch()
 	// Now, and not only when it is our turn: whatever is being done with the sandbox fails as soon as its processes die.
 	if err := d.killGroup(b); err != nil {
-		d.log.WarnContext(ctx, "first attempt to kill failed", "sandbox_id", id, "err", err)
+		d.log.WarnContext(ctx, "first attempt to kill failed", slog.Any("sandbox_id", id), slog.Any("err", err))
 	}
 	b.op.Lock()
 	defer b.op.Unlock()
@@ -51,7 +52,7 @@ func (d *Driver) boxForKill(id core.SandboxID) (*box, error) {
 	}
 	r, err := readRecord(d.cfg.StateDir, id)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.log.Warn("record cannot be read: killing by control group alone", "sandbox_id", id, "err", err)
+		d.log.Warn("record cannot be read: killing by control group alone", slog.Any("sandbox_id", id), slog.Any("err", err))
 	}
 	r.ID = id
 	b := newBox(r)
@@ -136,7 +137,7 @@ func (d *Driver) killRecorded(b *box) {
 		if f, err := p.open(); err == nil {
 			err := errors.Join(unix.PidfdSendSignal(int(f.Fd()), unix.SIGKILL, nil, 0), f.Close())
 			if err != nil && !errors.Is(err, unix.ESRCH) {
-				d.log.Warn("recorded process cannot be killed", "sandbox_id", r.ID, "pid", p.PID, "err", err)
+				d.log.Warn("recorded process cannot be killed", slog.Any("sandbox_id", r.ID), slog.Int("pid", p.PID), slog.Any("err", err))
 			}
 		}
 		b.mu.Lock()

@@ -58,7 +58,7 @@ type host struct {
 // newHost makes directories with a root tree that holds a test agent, and a configuration on them.
 func newHost(t testing.TB) *host {
 	needRoot(t)
-	dir, err := os.MkdirTemp("", "shoal-gvisor-")
+	dir, err := os.MkdirTemp("", "shoal-gvisor-") //nolint:usetesting // It must go before the sweep, not after, and is kept short.
 	if err != nil {
 		t.Fatal(err)
 	}

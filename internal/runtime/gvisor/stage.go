@@ -67,11 +67,11 @@ func holdsAny(dir string, paths []string) bool {
 		if p == "" {
 			continue
 		}
-		real, err := filepath.EvalSymlinks(p)
+		resolved, err := filepath.EvalSymlinks(p)
 		if err != nil {
-			real = p
+			resolved = p
 		}
-		for _, q := range []string{p, real} {
+		for _, q := range []string{p, resolved} {
 			if q == dir || strings.HasPrefix(q, dir+"/") {
 				return true
 			}

@@ -11,6 +11,7 @@ import (
 )
 
 func (s *suite) exitByCrash(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	spec, _ := s.started(t, d)
 	s.opts.Crash(t, d, spec.ID)
@@ -28,6 +29,7 @@ func (s *suite) exitByCrash(t *testing.T) {
 }
 
 func (s *suite) exitOfAgent(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	spec, agent := s.started(t, d)
 	if got, err := agent.askWithin(3*time.Second, "exit 7"); err == nil {
@@ -40,6 +42,7 @@ func (s *suite) exitOfAgent(t *testing.T) {
 }
 
 func (s *suite) noExitAfterKill(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	killed, _ := s.started(t, d)
 	crashed, _ := s.started(t, d)
@@ -51,6 +54,7 @@ func (s *suite) noExitAfterKill(t *testing.T) {
 }
 
 func (s *suite) againAfterCrash(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	spec, _ := s.started(t, d)
 	s.opts.Crash(t, d, spec.ID)
@@ -84,6 +88,7 @@ func (s *suite) reopened(t *testing.T, d runtime.Driver) runtime.Driver {
 }
 
 func (s *suite) adopt(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	spec, agent := s.started(t, d)
 	d = s.reopened(t, d)
@@ -112,6 +117,7 @@ func (s *suite) adopt(t *testing.T) {
 }
 
 func (s *suite) adoptDead(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	crashed, _ := s.started(t, d)
 	idle := s.created(t, d)
@@ -130,6 +136,7 @@ func (s *suite) adoptDead(t *testing.T) {
 }
 
 func (s *suite) close(t *testing.T) {
+	t.Helper()
 	d := s.open(t)
 	for range 2 {
 		if err := d.Close(); err != nil {
@@ -142,6 +149,7 @@ func (s *suite) close(t *testing.T) {
 }
 
 func (s *suite) memoryLimit(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	if !d.Capabilities().MemoryLimit {
 		t.Skip("the driver says that it does not limit memory here")
@@ -161,6 +169,7 @@ func (s *suite) memoryLimit(t *testing.T) {
 }
 
 func (s *suite) cpuLimit(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	if !d.Capabilities().CPULimit {
 		t.Skip("the driver says that it does not limit processor time here")

@@ -12,6 +12,7 @@ import (
 )
 
 func (s *suite) life(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	spec := s.created(t, d)
 	st, err := d.Status(t.Context(), spec.ID)
@@ -45,6 +46,7 @@ func (s *suite) life(t *testing.T) {
 }
 
 func (s *suite) unknown(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	for _, id := range []core.SandboxID{core.SandboxID(core.NewID()), "", "../../etc"} {
 		wantCode(t, "Start", d.Start(t.Context(), id), core.CodeNotFound)
@@ -62,6 +64,7 @@ func (s *suite) unknown(t *testing.T) {
 }
 
 func (s *suite) dialBeforeStart(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	spec := s.created(t, d)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -74,6 +77,7 @@ func (s *suite) dialBeforeStart(t *testing.T) {
 }
 
 func (s *suite) duplicate(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	spec, agent := s.started(t, d)
 	again := s.opts.Spec(t, core.SandboxID(core.NewID()), 2)
@@ -88,6 +92,7 @@ func (s *suite) duplicate(t *testing.T) {
 }
 
 func (s *suite) badSpec(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	good := s.opts.Spec(t, core.SandboxID(core.NewID()), 1)
 	for name, change := range map[string]func(){
@@ -109,6 +114,7 @@ func (s *suite) badSpec(t *testing.T) {
 }
 
 func (s *suite) failedCreate(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	spec := s.opts.BreakSpec(s.opts.Spec(t, core.SandboxID(core.NewID()), 1))
 	if err := d.Create(t.Context(), spec); err == nil {
@@ -118,6 +124,7 @@ func (s *suite) failedCreate(t *testing.T) {
 }
 
 func (s *suite) manyAtOnce(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	var group sync.WaitGroup
 	for range 4 {

@@ -23,6 +23,7 @@ func after(at time.Duration, f func()) (wait func()) {
 }
 
 func (s *suite) cancelDuringCreate(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	for _, at := range moments() {
 		spec := s.opts.Spec(t, core.SandboxID(core.NewID()), 1)
@@ -41,6 +42,7 @@ func (s *suite) cancelDuringCreate(t *testing.T) {
 }
 
 func (s *suite) cancelDuringStart(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	for _, at := range moments() {
 		spec := s.created(t, d)
@@ -58,6 +60,7 @@ func (s *suite) cancelDuringStart(t *testing.T) {
 }
 
 func (s *suite) killDuringCreate(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	for _, at := range moments() {
 		spec := s.opts.Spec(t, core.SandboxID(core.NewID()), 1)
@@ -83,6 +86,7 @@ func (s *suite) killDuringCreate(t *testing.T) {
 }
 
 func (s *suite) killDuringStart(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	for _, at := range moments() {
 		spec := s.created(t, d)
@@ -101,6 +105,7 @@ func (s *suite) killDuringStart(t *testing.T) {
 }
 
 func (s *suite) killTwice(t *testing.T) {
+	t.Helper()
 	d := s.opened(t)
 	spec, _ := s.started(t, d)
 	var group sync.WaitGroup

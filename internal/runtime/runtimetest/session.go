@@ -22,18 +22,18 @@ type Session struct {
 }
 
 // Dial connects to a sandbox's test agent as soon as it listens.
-func Dial(t testing.TB, d runtime.Driver, id core.SandboxID) *Session {
-	t.Helper()
+func Dial(tb testing.TB, d runtime.Driver, id core.SandboxID) *Session {
+	tb.Helper()
 	var s *Session
-	Eventually(t, func() error {
-		conn, err := d.DialGuest(t.Context(), id)
+	Eventually(tb, func() error {
+		conn, err := d.DialGuest(tb.Context(), id)
 		if err != nil {
 			return err
 		}
 		s = &Session{conn: conn, lines: bufio.NewReader(conn)}
 		return nil
 	})
-	t.Cleanup(func() { _ = s.conn.Close() })
+	tb.Cleanup(func() { _ = s.conn.Close() })
 	return s
 }
 
@@ -58,18 +58,18 @@ func (s *Session) askWithin(limit time.Duration, format string, args ...any) (st
 }
 
 // Must is Ask for a test that can't go on without an answer.
-func (s *Session) Must(t testing.TB, format string, args ...any) string {
-	t.Helper()
+func (s *Session) Must(tb testing.TB, format string, args ...any) string {
+	tb.Helper()
 	got, err := s.Ask(format, args...)
 	if err != nil {
-		t.Fatalf("ask agent %q: %v", fmt.Sprintf(format, args...), err)
+		tb.Fatalf("ask agent %q: %v", fmt.Sprintf(format, args...), err)
 	}
 	return got
 }
 
 // Eventually calls check until it returns nil, for at most ten seconds.
-func Eventually(t testing.TB, check func() error) {
-	t.Helper()
+func Eventually(tb testing.TB, check func() error) {
+	tb.Helper()
 	deadline := time.NewTimer(10 * time.Second)
 	defer deadline.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -81,7 +81,7 @@ func Eventually(t testing.TB, check func() error) {
 		}
 		select {
 		case <-deadline.C:
-			t.Fatalf("still after ten seconds: %v", err)
+			tb.Fatalf("still after ten seconds: %v", err)
 		case <-tick.C:
 		}
 	}

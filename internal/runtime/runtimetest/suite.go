@@ -19,16 +19,17 @@ import (
 // Options are what the suite needs of a driver's test.
 type Options struct {
 	// Spec makes all that a start of a sandbox needs, a fresh network among it.
-	Spec func(t testing.TB, id core.SandboxID, incarnation int64) runtime.Spec
+	Spec func(tb testing.TB, id core.SandboxID, incarnation int64) runtime.Spec
 	// Crash ends a running sandbox as a fault would, behind the driver's back.
-	Crash func(t testing.TB, d runtime.Driver, id core.SandboxID)
+	Crash func(tb testing.TB, d runtime.Driver, id core.SandboxID)
 	// BreakSpec makes a spec that Create must fail on half way.
 	BreakSpec func(spec runtime.Spec) runtime.Spec
 }
 
 // Run holds a driver to the contract. Each call of open returns a driver on the same state as the one before, which is
 // closed by then; what a test leaves behind is the caller's to find.
-func Run(t *testing.T, open func(t testing.TB) runtime.Driver, opts Options) {
+func Run(t *testing.T, open func(tb testing.TB) runtime.Driver, opts Options) {
+	t.Helper()
 	s := &suite{open: open, opts: opts}
 	for _, c := range []struct {
 		name string
@@ -62,7 +63,7 @@ func Run(t *testing.T, open func(t testing.TB) runtime.Driver, opts Options) {
 
 // suite is one run.
 type suite struct {
-	open func(t testing.TB) runtime.Driver
+	open func(tb testing.TB) runtime.Driver
 	opts Options
 }
 
@@ -91,6 +92,7 @@ func (s *suite) created(t *testing.T, d runtime.Driver) runtime.Spec {
 
 // killAtEnd kills a sandbox with a driver of its own, whatever became of the test's.
 func (s *suite) killAtEnd(t *testing.T, id core.SandboxID) {
+	t.Helper()
 	t.Cleanup(func() {
 		d := s.open(t)
 		if err := d.Kill(context.Background(), id); err != nil {

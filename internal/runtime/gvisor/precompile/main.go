@@ -28,7 +28,7 @@ var ours = []string{
 func main() {
 	if err := run(os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "precompile:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo // This is main.
 	}
 }
 
