@@ -37,10 +37,11 @@ func lineAgent(crash func(id core.SandboxID, reason string) error) fake.AgentFun
 }
 
 // newWorld returns a World with a line agent that is closed at the end.
-func newWorld(t testing.TB) *fake.World {
+func newWorld(tb testing.TB) *fake.World {
+	tb.Helper()
 	var w *fake.World
 	w = fake.NewWorld(fake.Config{Agent: lineAgent(func(id core.SandboxID, reason string) error { return w.Crash(id, reason) })})
-	t.Cleanup(w.Close)
+	tb.Cleanup(w.Close)
 	return w
 }
 
@@ -58,9 +59,10 @@ func TestContract(t *testing.T) {
 			spec.ID, spec.Incarnation = id, incarnation
 			return spec
 		},
-		Crash: func(t testing.TB, _ runtime.Driver, id core.SandboxID) {
+		Crash: func(tb testing.TB, _ runtime.Driver, id core.SandboxID) {
+			tb.Helper()
 			if err := w.Crash(id, "test"); err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 		},
 		BreakSpec: func(spec runtime.Spec) runtime.Spec {

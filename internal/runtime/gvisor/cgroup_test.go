@@ -44,6 +44,7 @@ const unifiedControllers = "cpuset cpu io memory pids"
 
 // unified returns a v2 tree in which the groups named have the kernel's files.
 func unified(t *testing.T, groups ...string) fakeFS {
+	t.Helper()
 	f := fakeFS{t, t.TempDir()}
 	for _, g := range append([]string{""}, groups...) {
 		f.write(filepath.Join(g, "cgroup.controllers"), unifiedControllers)

@@ -14,19 +14,20 @@ import (
 func TestContract(t *testing.T) {
 	h := newHost(t)
 	t.Cleanup(h.sweep)
-	runtimetest.Run(t, func(t testing.TB) contract.Driver { return h.openFor(t) }, runtimetest.Options{
+	runtimetest.Run(t, func(tb testing.TB) contract.Driver { tb.Helper(); return h.openFor(tb) }, runtimetest.Options{
 		Spec: func(_ testing.TB, id core.SandboxID, incarnation int64) contract.Spec {
 			spec := h.spec(id)
 			spec.Incarnation = incarnation
 			return spec
 		},
-		Crash: func(t testing.TB, d contract.Driver, id core.SandboxID) {
-			st, err := d.Status(t.Context(), id)
+		Crash: func(tb testing.TB, d contract.Driver, id core.SandboxID) {
+			tb.Helper()
+			st, err := d.Status(tb.Context(), id)
 			if err != nil || st.PID <= 1 {
-				t.Fatalf("Status: %+v, %v", st, err)
+				tb.Fatalf("Status: %+v, %v", st, err)
 			}
 			if err := unix.Kill(st.PID, unix.SIGKILL); err != nil {
-				t.Fatalf("kill sentry: %v", err)
+				tb.Fatalf("kill sentry: %v", err)
 			}
 		},
 		BreakSpec: func(spec contract.Spec) contract.Spec {

@@ -28,11 +28,11 @@ type pids struct {
 }
 
 // processes reads a sandbox's record.
-func (h *host) processes(t testing.TB, id core.SandboxID) pids {
-	t.Helper()
+func (h *host) processes(tb testing.TB, id core.SandboxID) pids {
+	tb.Helper()
 	p, err := h.lookProcesses(id)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return p
 }
@@ -47,24 +47,24 @@ func (h *host) lookProcesses(id core.SandboxID) (p pids, err error) {
 }
 
 // started makes a sandbox whose agent answers.
-func (h *host) started(t testing.TB, d *gvisor.Driver) (core.SandboxID, *runtimetest.Session) {
-	t.Helper()
+func (h *host) started(tb testing.TB, d *gvisor.Driver) (core.SandboxID, *runtimetest.Session) {
+	tb.Helper()
 	id := core.SandboxID(core.NewID())
-	if err := d.Create(t.Context(), h.spec(id)); err != nil {
-		t.Fatalf("Create: %v", err)
+	if err := d.Create(tb.Context(), h.spec(id)); err != nil {
+		tb.Fatalf("Create: %v", err)
 	}
-	if err := d.Start(t.Context(), id); err != nil {
-		t.Fatalf("Start: %v", err)
+	if err := d.Start(tb.Context(), id); err != nil {
+		tb.Fatalf("Start: %v", err)
 	}
-	return id, runtimetest.Dial(t, d, id)
+	return id, runtimetest.Dial(tb, d, id)
 }
 
 // statusFields returns /proc/PID/status by key.
-func statusFields(t testing.TB, pid int) map[string]string {
-	t.Helper()
+func statusFields(tb testing.TB, pid int) map[string]string {
+	tb.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	fields := map[string]string{}
 	for line := range strings.Lines(string(text)) {
@@ -131,6 +131,7 @@ func TestProcessesAreNobody(t *testing.T) {
 
 // checkIdentity checks who a process is on the host.
 func checkIdentity(t *testing.T, pid int) {
+	t.Helper()
 	status := statusFields(t, pid)
 	for _, key := range []string{"Uid", "Gid"} {
 		for _, id := range strings.Fields(status[key]) {
@@ -162,6 +163,7 @@ func checkIdentity(t *testing.T, pid int) {
 
 // openSecrets opens what a server has open, inheritable as if by mistake, and returns what the descriptors lead to.
 func openSecrets(t *testing.T, dir string) []string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -196,6 +198,7 @@ func openSecrets(t *testing.T, dir string) []string {
 
 // checkInheritance checks a process's descriptors and environment.
 func checkInheritance(t *testing.T, pid int, secrets []string) {
+	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -237,8 +240,8 @@ func allowedFile(target string) bool {
 }
 
 // groupPIDs are all processes in a sandbox's control group.
-func (h *host) groupPIDs(t testing.TB, id core.SandboxID) []int {
-	t.Helper()
+func (h *host) groupPIDs(tb testing.TB, id core.SandboxID) []int {
+	tb.Helper()
 	for _, pattern := range []string{"/sys/fs/cgroup/memory/shoal-test/*/%s/cgroup.procs", "/sys/fs/cgroup/shoal-test/*/%s/cgroup.procs"} {
 		paths, err := filepath.Glob(fmt.Sprintf(pattern, id))
 		if err != nil || len(paths) != 1 {
@@ -246,19 +249,19 @@ func (h *host) groupPIDs(t testing.TB, id core.SandboxID) []int {
 		}
 		text, err := os.ReadFile(paths[0])
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		var list []int
 		for _, f := range strings.Fields(string(text)) {
 			n, err := strconv.Atoi(f)
 			if err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 			list = append(list, n)
 		}
 		return list
 	}
-	t.Fatal("no control group found")
+	tb.Fatal("no control group found")
 	return nil
 }
 

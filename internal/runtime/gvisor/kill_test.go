@@ -20,16 +20,18 @@ func TestKillInAnyCondition(t *testing.T) {
 	record := func(id core.SandboxID) string { return filepath.Join(h.cfg.StateDir, string(id)+".json") }
 	for name, damage := range map[string]func(t *testing.T, id core.SandboxID, p pids){
 		"healthy":        func(*testing.T, core.SandboxID, pids) {},
-		"sentry dead":    func(t *testing.T, _ core.SandboxID, p pids) { signal(t, p.Sentry.PID, unix.SIGKILL) },
-		"gofer dead":     func(t *testing.T, _ core.SandboxID, p pids) { signal(t, p.Gofer.PID, unix.SIGKILL) },
-		"sentry stopped": func(t *testing.T, _ core.SandboxID, p pids) { signal(t, p.Sentry.PID, unix.SIGSTOP) },
-		"record corrupt": func(t *testing.T, id core.SandboxID, _ pids) { overwrite(t, record(id), "{") },
-		"record empty":   func(t *testing.T, id core.SandboxID, _ pids) { overwrite(t, record(id), "") },
-		"record gone":    func(t *testing.T, id core.SandboxID, _ pids) { remove(t, record(id)) },
+		"sentry dead":    func(t *testing.T, _ core.SandboxID, p pids) { t.Helper(); signal(t, p.Sentry.PID, unix.SIGKILL) },
+		"gofer dead":     func(t *testing.T, _ core.SandboxID, p pids) { t.Helper(); signal(t, p.Gofer.PID, unix.SIGKILL) },
+		"sentry stopped": func(t *testing.T, _ core.SandboxID, p pids) { t.Helper(); signal(t, p.Sentry.PID, unix.SIGSTOP) },
+		"record corrupt": func(t *testing.T, id core.SandboxID, _ pids) { t.Helper(); overwrite(t, record(id), "{") },
+		"record empty":   func(t *testing.T, id core.SandboxID, _ pids) { t.Helper(); overwrite(t, record(id), "") },
+		"record gone":    func(t *testing.T, id core.SandboxID, _ pids) { t.Helper(); remove(t, record(id)) },
 		"record of strangers": func(t *testing.T, id core.SandboxID, _ pids) {
+			t.Helper()
 			overwrite(t, record(id), `{"id":"`+string(id)+`","sentry":{"pid":1,"start":1},"gofer":{"pid":2,"start":2}}`)
 		},
 		"library state corrupt": func(t *testing.T, id core.SandboxID, _ pids) {
+			t.Helper()
 			paths, err := filepath.Glob(filepath.Join(h.cfg.StateDir, string(id)+"*.state"))
 			if err != nil || len(paths) != 1 {
 				t.Fatalf("state files: %v, %v", paths, err)
@@ -37,6 +39,7 @@ func TestKillInAnyCondition(t *testing.T) {
 			overwrite(t, paths[0], "{")
 		},
 		"all state gone": func(t *testing.T, id core.SandboxID, _ pids) {
+			t.Helper()
 			paths, err := filepath.Glob(filepath.Join(h.cfg.StateDir, "*"+string(id)+"*"))
 			if err != nil || len(paths) == 0 {
 				t.Fatalf("state files: %v, %v", paths, err)

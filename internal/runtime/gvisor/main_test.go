@@ -32,15 +32,15 @@ func TestMain(m *testing.M) {
 }
 
 // needRoot skips a test that needs root, or fails it where the environment says that root must be there.
-func needRoot(t testing.TB) {
-	t.Helper()
+func needRoot(tb testing.TB) {
+	tb.Helper()
 	if os.Geteuid() == 0 {
 		return
 	}
 	if os.Getenv("SHOAL_REQUIRE_ROOT") == "1" {
-		t.Fatal("needs root: namespaces, mounts and cgroups")
+		tb.Fatal("needs root: namespaces, mounts and cgroups")
 	}
-	t.Skip("needs root: namespaces, mounts and cgroups")
+	tb.Skip("needs root: namespaces, mounts and cgroups")
 }
 
 // host is one test's world: directories, a driver's configuration and network slots.
@@ -56,22 +56,23 @@ type host struct {
 }
 
 // newHost makes directories with a root tree that holds a test agent, and a configuration on them.
-func newHost(t testing.TB) *host {
-	needRoot(t)
+func newHost(tb testing.TB) *host {
+	tb.Helper()
+	needRoot(tb)
 	dir, err := os.MkdirTemp("", "shoal-gvisor-") //nolint:usetesting // It must go before the sweep, not after, and is kept short.
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	h := &host{t: t, dir: dir, root: filepath.Join(dir, "tree"), run: filepath.Join(dir, "run"), slots: map[core.SandboxID]*slot{}}
-	t.Cleanup(h.close)
+	h := &host{t: tb, dir: dir, root: filepath.Join(dir, "tree"), run: filepath.Join(dir, "run"), slots: map[core.SandboxID]*slot{}}
+	tb.Cleanup(h.close)
 	h.makeTree(h.root)
 	if err := os.Mkdir(h.run, 0o755); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	build := exec.Command("go", "build", "-o", filepath.Join(h.run, "agent"), "./testdata/agent")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build test agent: %v\n%s", err, out)
+		tb.Fatalf("build test agent: %v\n%s", err, out)
 	}
 	h.cfg = gvisor.Config{
 		StateDir: filepath.Join(dir, "runtime"), BinDir: filepath.Join(dir, "bin"),
@@ -121,11 +122,11 @@ func (h *host) close() {
 func (h *host) open() *gvisor.Driver { return h.openFor(h.t) }
 
 // openFor opens a driver for a subtest.
-func (h *host) openFor(t testing.TB) *gvisor.Driver {
-	t.Helper()
+func (h *host) openFor(tb testing.TB) *gvisor.Driver {
+	tb.Helper()
 	d, err := gvisor.Open(context.Background(), h.cfg)
 	if err != nil {
-		t.Fatalf("Open: %v", err)
+		tb.Fatalf("Open: %v", err)
 	}
 	return d
 }
@@ -279,29 +280,29 @@ func (s *slot) dial(ctx context.Context, port uint16) (conn net.Conn, err error)
 }
 
 // signal sends a signal to a sandbox's process.
-func signal(t testing.TB, pid int, sig unix.Signal) {
-	t.Helper()
+func signal(tb testing.TB, pid int, sig unix.Signal) {
+	tb.Helper()
 	if pid <= 1 {
-		t.Fatalf("no process: %d", pid)
+		tb.Fatalf("no process: %d", pid)
 	}
 	if err := unix.Kill(pid, sig); err != nil {
-		t.Fatalf("signal process %d: %v", pid, err)
+		tb.Fatalf("signal process %d: %v", pid, err)
 	}
 }
 
 // overwrite replaces a file's content.
-func overwrite(t testing.TB, path, text string) {
-	t.Helper()
+func overwrite(tb testing.TB, path, text string) {
+	tb.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
 // remove removes a file.
-func remove(t testing.TB, path string) {
-	t.Helper()
+func remove(tb testing.TB, path string) {
+	tb.Helper()
 	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
