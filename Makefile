@@ -82,8 +82,8 @@ race: ## The same with the race detector, where it runs.
 e2e: test-build ## The built program: real server, real sandboxes, a small fault set. Needs root.
 	@$(ROOT_ENV); $(BINARIES) $(GO) test -timeout 12m -count=1 ./test/...
 
-test-full: test ## All failpoints, fuzzing, isolation, soak. Hours.
-	@$(ROOT_ENV); $(BINARIES) SHOAL_TEST_FULL=1 $(GO) test -timeout 6h -count=1 ./test/...
+test-full: test ## The same real servers and faults five times more, and each fuzz target for ten minutes. Hours.
+	@$(ROOT_ENV); $(BINARIES) $(GO) test -timeout 6h -count=5 ./test/...
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=10m
 
 FUZZTIME ?= 60s

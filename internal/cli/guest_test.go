@@ -115,8 +115,8 @@ func (g *guest) Exec(_ context.Context, id core.ExecID, spec core.ExecSpec) (cor
 	if spec.Timeout > 0 {
 		timer = time.AfterFunc(spec.Timeout, func() { g.end(p, core.OutcomeTimeout) })
 	}
-	go g.watch(cmd, p, pumps, timer)
 	first := p.exec
+	go g.watch(cmd, p, pumps, timer)
 	return &stream{g: g, p: p, started: &core.ExecMessage{Kind: core.ExecStarted, Exec: &first}}, nil
 }
 
