@@ -239,7 +239,7 @@ func (s *server) serve(ctx context.Context) error {
 		return fmt.Errorf("read own address: %w", err)
 	}
 	api, err := httpapi.New(s.control, httpapi.Options{
-		Logger: s.log, Version: version, Commit: commit,
+		Logger: s.log, Version: version, Commit: commit, Registry: s.metrics.Registry(),
 		Loopback: net.ParseIP(host).IsLoopback(),
 	})
 	if err != nil {

@@ -77,6 +77,21 @@ func (s *Service) execNotStarted(ctx context.Context, actor core.Actor, sb core.
 	return cause
 }
 
+// recorded is the record of an exec whose end somebody else was first to write; e if it can't be read.
+func (s *Service) recorded(ctx context.Context, sb core.Sandbox, e core.Exec) core.Exec {
+	err := s.store.View(ctx, func(r store.Reader) error {
+		got, err := r.Exec(sb.ID, e.ID)
+		if err == nil {
+			e = got
+		}
+		return err
+	})
+	if err != nil {
+		s.log.Warn("read the record of an exec", "sandbox_id", string(sb.ID), "exec_id", string(e.ID), "err", err)
+	}
+	return e
+}
+
 // execEnded records how an exec ended, once, lets the guest agent forget it, and returns the whole record.
 func (s *Service) execEnded(ctx context.Context, actor core.Actor, sb core.Sandbox, e, end core.Exec) core.Exec {
 	e.PID, e.Outcome, e.ExitCode, e.Signal = end.PID, end.Outcome, end.ExitCode, end.Signal
@@ -84,7 +99,7 @@ func (s *Service) execEnded(ctx context.Context, actor core.Actor, sb core.Sandb
 	e.EndedAt = s.clock.Now()
 	err := s.recordExec(ctx, actor, sb, e, core.EventExecEnded)
 	if core.IsCode(err, core.CodeExists) {
-		return e
+		return s.recorded(ctx, sb, e)
 	}
 	if err != nil {
 		s.log.Error("record the end of an exec", "sandbox_id", string(sb.ID), "exec_id", string(e.ID), "err", err)

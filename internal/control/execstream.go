@@ -20,9 +20,9 @@ type followed struct {
 	// queued holds messages that were read ahead. Only Recv uses it.
 	queued []core.ExecMessage
 
-	mu    sync.Mutex
-	ended bool
-	once  sync.Once
+	mu     sync.Mutex
+	ended  bool
+	closed bool
 }
 
 func (s *Service) follow(sb core.Sandbox, actor core.Actor, e core.Exec, stream core.ExecStream, ahead ...core.ExecMessage) *followed {
@@ -32,18 +32,28 @@ func (s *Service) follow(sb core.Sandbox, actor core.Actor, e core.Exec, stream 
 // Recv returns the next message.
 func (f *followed) Recv() (core.ExecMessage, error) {
 	var m core.ExecMessage
+	if f.hasEnded() {
+		return m, io.EOF
+	}
 	if len(f.queued) > 0 {
 		m, f.queued = f.queued[0], f.queued[1:]
 	} else {
 		var err error
 		if m, err = f.ExecStream.Recv(); err != nil {
-			return m, err
+			if f.stillWanted() && core.IsCode(err, core.CodeUnavailable) && f.machineGone() {
+				m, err = core.ExecMessage{Kind: core.ExecEnded, Exec: &core.Exec{Outcome: core.OutcomeLost}}, nil
+			} else {
+				return m, err
+			}
 		}
 	}
 	if m.Exec != nil {
 		whole := f.exec
 		whole.PID = m.Exec.PID
 		if m.Kind == core.ExecEnded {
+			if m.Exec.PID == 0 {
+				m.Exec.PID = f.exec.PID
+			}
 			whole = f.s.execEnded(context.WithoutCancel(f.s.stop), f.actor, f.sb, f.exec, *m.Exec)
 			f.mu.Lock()
 			f.ended = true
@@ -54,16 +64,34 @@ func (f *followed) Recv() (core.ExecMessage, error) {
 	return m, nil
 }
 
+func (f *followed) hasEnded() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended
+}
+
+// stillWanted reports whether the stream has neither ended nor been closed.
+func (f *followed) stillWanted() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.ended && !f.closed
+}
+
+// machineGone reports whether the sandbox's machine is gone, and not only our way to it because the server is closing.
+func (f *followed) machineGone() bool {
+	_, err := f.s.node.Guest(f.sb.ID)
+	return err != nil && f.s.stop.Err() == nil
+}
+
 // Close stops following. The process goes on, and its end is learned by the watcher.
 func (f *followed) Close() error {
-	f.once.Do(func() {
-		f.mu.Lock()
-		ended := f.ended
-		f.mu.Unlock()
-		if !ended {
-			f.s.watchers.watch(f.sb)
-		}
-	})
+	f.mu.Lock()
+	watch := !f.ended && !f.closed
+	f.closed = true
+	f.mu.Unlock()
+	if watch {
+		f.s.watchers.watch(f.sb)
+	}
 	return f.ExecStream.Close()
 }
 

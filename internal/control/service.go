@@ -134,6 +134,21 @@ func (s *Service) Capacity(ctx context.Context, _ Principal) (core.NodeCapacity,
 	return s.node.Capacity(ctx)
 }
 
+// CountSandboxes tells how many sandboxes of all tenants are in each state; deleted ones are not counted.
+func (s *Service) CountSandboxes(ctx context.Context) (map[core.State]int, error) {
+	count := map[core.State]int{}
+	err := s.store.View(ctx, func(r store.Reader) error {
+		all, err := r.AllSandboxes()
+		for _, sb := range all {
+			if sb.State != core.StateDeleted {
+				count[sb.State]++
+			}
+		}
+		return err
+	})
+	return count, err
+}
+
 type noObserver struct{}
 
 func (noObserver) Create(error, time.Duration)    {}

@@ -60,18 +60,23 @@ func executable(name string, acc account) (found, ok bool) {
 	if err != nil {
 		return false, false
 	}
+	return true, st.Mode().IsRegular() && mayExecute(st, acc)
+}
+
+// mayExecute reports whether a user may execute a file, or enter a directory, by its mode. Root may enter any directory.
+func mayExecute(st os.FileInfo, acc account) bool {
 	sys, isStat := st.Sys().(*syscall.Stat_t)
-	if !isStat || !st.Mode().IsRegular() {
-		return true, false
+	if !isStat {
+		return false
 	}
 	bits := st.Mode().Perm()
 	switch {
 	case acc.uid == 0:
-		return true, bits&0o111 != 0
+		return st.IsDir() || bits&0o111 != 0
 	case sys.Uid == acc.uid:
-		return true, bits&0o100 != 0
+		return bits&0o100 != 0
 	case sys.Gid == acc.gid || slices.Contains(acc.groups, sys.Gid):
-		return true, bits&0o010 != 0
+		return bits&0o010 != 0
 	}
-	return true, bits&0o001 != 0
+	return bits&0o001 != 0
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"strings"
 	"syscall"
@@ -55,11 +54,10 @@ func (s *Server) plan(q wire.ExecRequest) (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	p := plan{id: q.ID, user: acc, dir: string(q.Cwd)}
-	if p.dir == "" {
-		p.dir = id.Workdir
-	}
-	if p.dir, err = checkDir(p.dir, id.Workdir); err != nil {
+	p := plan{id: q.ID, user: acc}
+	if q.Cwd == "" {
+		p.dir = defaultDir(id.Workdir, q.User == "", acc)
+	} else if p.dir, err = checkDir(string(q.Cwd), id.Workdir, acc); err != nil {
 		return plan{}, err
 	}
 	if q.Shell != "" {
@@ -81,27 +79,6 @@ func (s *Server) plan(q wire.ExecRequest) (plan, error) {
 		p.env = append(p.env, k+"="+v)
 	}
 	return p, nil
-}
-
-// checkDir returns the absolute working directory.
-func checkDir(dir, base string) (string, error) {
-	if dir == "" {
-		dir = "/"
-	}
-	if !strings.HasPrefix(dir, "/") {
-		dir = strings.TrimSuffix(base, "/") + "/" + dir
-	}
-	if strings.ContainsRune(dir, 0) {
-		return "", core.Invalid("cwd", "the working directory has a zero byte")
-	}
-	st, err := os.Stat(dir)
-	if err != nil {
-		return "", &core.Error{Code: core.CodeInvalid, Field: "cwd", Message: fmt.Sprintf("no such directory: %q", dir), Err: err}
-	}
-	if !st.IsDir() {
-		return "", core.Invalid("cwd", "not a directory: %q", dir)
-	}
-	return dir, nil
 }
 
 // start starts a process. The exec is in the table when it returns.

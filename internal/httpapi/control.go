@@ -49,6 +49,8 @@ type Server interface {
 	ListTemplates(ctx context.Context, p control.Principal, page store.Page) ([]core.Template, string, error)
 	GetTemplate(ctx context.Context, p control.Principal, ref string) (core.Template, error)
 	Capacity(ctx context.Context, p control.Principal) (core.NodeCapacity, error)
+	// CountSandboxes covers all tenants: only an admin's call may use it.
+	CountSandboxes(ctx context.Context) (map[core.State]int, error)
 }
 
 var _ Control = (*control.Service)(nil)

@@ -295,6 +295,10 @@ func (f *fakeControl) template() core.Template {
 	}
 }
 
+func (f *fakeControl) CountSandboxes(context.Context) (map[core.State]int, error) {
+	return map[core.State]int{core.StateRunning: 1}, nil
+}
+
 func (f *fakeControl) Capacity(context.Context, control.Principal) (core.NodeCapacity, error) {
 	return core.NodeCapacity{MemoryBytes: 8 << 30, MemoryReservedBytes: 1 << 30, Sandboxes: 2, MaxSandboxes: 100, DiskBytes: 1 << 40, DiskFreeBytes: 1 << 39}, nil
 }

@@ -49,7 +49,20 @@ func (a serverAPI) getServerMetrics(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	count, err := a.control.CountSandboxes(r.Context())
+	if err != nil {
+		return err //nolint:wrapcheck // Control's errors are made for the edge.
+	}
 	now := prometheus.NewRegistry()
+	states := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "shoal_sandboxes", Help: "Sandboxes by state; deleted ones are not counted.",
+	}, []string{"state"})
+	for _, s := range core.States() {
+		if s != core.StateDeleted {
+			states.WithLabelValues(string(s)).Set(float64(count[s]))
+		}
+	}
+	now.MustRegister(states)
 	for _, g := range []struct {
 		name, help string
 		value      float64

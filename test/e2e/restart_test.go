@@ -121,7 +121,9 @@ func testTTLWhileDown(t *testing.T, e env) {
 func testSecondServer(t *testing.T, e env) {
 	c, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(c, harness.Binary(t, false), "serve", "--data-dir", e.Dir, "--listen", "127.0.0.1:0").CombinedOutput()
+	cmd := exec.CommandContext(c, harness.Binary(t, false), "serve", "--data-dir", e.Dir, "--listen", "127.0.0.1:0")
+	cmd.Env = harness.CleanEnvironment()
+	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "another server") {
 		t.Errorf("a second server: %v\n%s", err, out)
 	}

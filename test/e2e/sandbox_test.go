@@ -228,7 +228,7 @@ func testRefusals(t *testing.T, e env) {
 		{`{"memory_bytes":1}`, 400, "memory_bytes"},
 		{`{"ttl_seconds":99999999}`, 400, "ttl_seconds"},
 		{`{"name":"UPPER"}`, 400, "name"},
-		{`{`, 400, ""},
+		{`{`, 400, "body"},
 	} {
 		req, err := http.NewRequestWithContext(ctx(t), http.MethodPost, e.URL+"/v1/sandboxes", strings.NewReader(tc.body))
 		if err != nil {

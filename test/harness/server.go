@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -131,12 +132,17 @@ func tempDataDir(t testing.TB) string {
 	return dir
 }
 
+// CleanEnvironment is the test's environment without anything that would configure a server or a client.
+func CleanEnvironment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SHOAL_") })
+}
+
 func (s *Server) environment(opts Options) []string {
 	templates := "minimal"
 	if opts.NoTemplates {
 		templates = ""
 	}
-	env := append(os.Environ(),
+	env := append(CleanEnvironment(),
 		"SHOAL_TEMPLATES_BOOTSTRAP="+templates,
 		"SHOAL_RUNTIME_CGROUP_PARENT="+s.cgroup,
 		"SHOAL_LOG_LEVEL=debug",
@@ -283,7 +289,7 @@ func (s *Server) CLI(stdin string, args ...string) (stdout, stderr string, code 
 	s.t.Helper()
 	var out, errs bytes.Buffer
 	cmd := exec.Command(Binary(s.t, false), args...)
-	cmd.Env = append(os.Environ(), "SHOAL_URL="+s.URL, "SHOAL_API_KEY="+s.Key)
+	cmd.Env = append(CleanEnvironment(), "SHOAL_URL="+s.URL, "SHOAL_API_KEY="+s.Key)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
 	err := cmd.Run()
 	var exit *exec.ExitError
