@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -55,6 +56,9 @@ func openServer(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *s
 			s.close()
 		}
 	}()
+	if err := keepFilesToOurselves(); err != nil {
+		return nil, err
+	}
 	if err := raiseFileLimit(); err != nil {
 		return nil, err
 	}
@@ -248,6 +252,20 @@ func (s *server) serve(ctx context.Context) error {
 	notifyReady()
 	s.log.Info("serving", "url", s.url, "data_dir", s.dir.path, "version", version)
 	return api.Serve(ctx, s.listener, shutdownGrace)
+}
+
+// keepFilesToOurselves marks what the server has inherited beyond its standard streams, so that no program that it starts
+// inherits it in turn: a stray descriptor of the operator's shell is no business of a template's build or a sandbox, and
+// mmdebstrap breaks on numbers from 10 on.
+func keepFilesToOurselves() error {
+	err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
+		return nil // Linux before 5.11: what we open ourselves is marked anyway.
+	}
+	if err != nil {
+		return fmt.Errorf("mark inherited files: %w", err)
+	}
+	return nil
 }
 
 // raiseFileLimit lets the process open as many files as the host allows: each sandbox costs a few.
