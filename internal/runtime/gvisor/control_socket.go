@@ -20,6 +20,8 @@ const (
 	methodWait      = boot.ContMgrWait
 	methodState     = boot.ContMgrContainerRuntimeState
 	methodProcesses = boot.ContMgrProcesses
+	methodExecute   = boot.ContMgrExecuteAsync
+	methodWaitPID   = boot.ContMgrWaitPID
 )
 
 // controlSocketPrefix begins the name of a control socket, gVisor's choice.
@@ -56,13 +58,16 @@ func dialControl(ctx context.Context, path string) (conn net.Conn, err error) {
 // maxReply bounds a sentry's answer: a guest may have taken the sentry over.
 const maxReply = 4 << 20
 
-// call makes one call on a connection. The connection's deadline, or closing it, ends the wait.
-func call(conn net.Conn, method string, arg, out any) error {
-	request := struct {
+// call makes one call on a connection, and hands files over with it. The connection's deadline, or closing it, ends the wait.
+func call(conn net.Conn, method string, arg, out any, files ...*os.File) error {
+	request, err := json.Marshal(struct {
 		Method string `json:"method"`
 		Arg    any    `json:"arg"`
-	}{method, arg}
-	if err := json.NewEncoder(conn).Encode(request); err != nil {
+	}{method, arg})
+	if err != nil {
+		return fmt.Errorf("encode question: %w", err)
+	}
+	if err := send(conn, request, files); err != nil {
 		return fmt.Errorf("ask sentry: %w", err)
 	}
 	var reply struct {
@@ -80,6 +85,25 @@ func call(conn net.Conn, method string, arg, out any) error {
 		return fmt.Errorf("decode sentry's answer: %w", err)
 	}
 	return nil
+}
+
+// send writes a question. Files travel with its first bytes.
+func send(conn net.Conn, question []byte, files []*os.File) error {
+	if len(files) == 0 {
+		_, err := conn.Write(question)
+		return err
+	}
+	stream, ok := conn.(*net.UnixConn)
+	if !ok {
+		return errors.New("files need a unix connection")
+	}
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	// A stream takes the whole of a question this short, or fails.
+	_, _, err := stream.WriteMsgUnix(question, unix.UnixRights(fds...), nil)
+	return err
 }
 
 // ask makes one call on a connection of its own, within the context and pingTimeout.

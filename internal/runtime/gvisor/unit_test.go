@@ -2,6 +2,8 @@ package gvisor
 
 import (
 	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"os"
 	"os/exec"
@@ -218,5 +220,39 @@ func TestInstallProgram(t *testing.T) {
 	}
 	if _, _, err := installProgram(t.Context(), source, dir); err == nil {
 		t.Error("a script was taken for a program")
+	}
+}
+
+func TestProgramMustBeStatic(t *testing.T) {
+	for name, c := range map[string]struct {
+		headers []elf.ProgType
+		want    string
+	}{
+		"static":  {[]elf.ProgType{elf.PT_LOAD}, ""},
+		"dynamic": {[]elf.ProgType{elf.PT_LOAD, elf.PT_INTERP}, "CGO_ENABLED=0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := elf.Header64{
+				Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+				Type:  uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
+				Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: uint16(len(c.headers)),
+			}
+			var text bytes.Buffer
+			err := binary.Write(&text, binary.LittleEndian, file)
+			for _, kind := range c.headers {
+				err = errors.Join(err, binary.Write(&text, binary.LittleEndian, elf.Prog64{Type: uint32(kind)}))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			path, bin := filepath.Join(t.TempDir(), "program"), t.TempDir()
+			if err := os.WriteFile(path, text.Bytes(), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err = installProgram(t.Context(), path, bin)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("installProgram: %v, want %q", err, c.want)
+			}
+		})
 	}
 }
