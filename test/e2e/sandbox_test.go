@@ -88,7 +88,7 @@ func (e env) nothingLeft(t *testing.T, id string) {
 			}
 		}
 		var left []string
-		for _, pattern := range []string{"node/*/*" + id + "*", "runtime/*" + id + "*", "runtime/*/*" + id + "*", "pool/mnt/*/*" + id + "*"} {
+		for _, pattern := range []string{"node/*/*" + id + "*", "runtime/*" + id + "*", "runtime/*/*" + id + "*", "pool/mnt/*/*/*" + id + "*"} {
 			found, _ := filepath.Glob(filepath.Join(e.Dir, pattern))
 			left = append(left, found...)
 		}

@@ -183,7 +183,7 @@ func (e env) empty(t *testing.T) {
 		if p := harness.Processes(e.Dir); len(p) > 0 {
 			return fmt.Errorf("processes: %v", p)
 		}
-		for _, pattern := range []string{"node/journal/*.json*", "node/run/*", "pool/mnt/sandbox*/*", "pool/mnt/quarantine*/*"} {
+		for _, pattern := range []string{"node/journal/*.json*", "node/run/*", "pool/mnt/sandbox/*/*"} {
 			if left, _ := filepath.Glob(filepath.Join(e.Dir, pattern)); len(left) > 0 {
 				return fmt.Errorf("files: %v", left)
 			}
@@ -240,7 +240,7 @@ func TestImportFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			e.answers(t, sb)
-			trees, _ := filepath.Glob(filepath.Join(s.Dir, "pool/mnt/template*/*"))
+			trees, _ := filepath.Glob(filepath.Join(s.Dir, "pool/mnt/template/*/*"))
 			if len(trees) != 1 {
 				t.Errorf("trees of templates: %v", trees)
 			}
