@@ -83,6 +83,9 @@ func (g *cgroup) prepare(attr *syscall.SysProcAttr) {
 	attr.UseCgroupFD, attr.CgroupFD = true, g.fd
 }
 
+// lead does nothing: the leader was born in the group.
+func (g *cgroup) lead(int) {}
+
 func (g *cgroup) pids() ([]int, error) {
 	b, err := g.read("cgroup.procs")
 	if err != nil {

@@ -37,7 +37,9 @@ type execution struct {
 	mu      sync.Mutex
 	group   group // nil once released
 	outcome core.Outcome
-	// reason is why we killed the group; empty if we did not.
+	// killed says that we killed the group.
+	killed bool
+	// reason is why we killed the leader; empty if we did not.
 	reason core.Outcome
 	code   int
 	signal string
@@ -84,16 +86,19 @@ func (e *execution) finish(st syscall.WaitStatus, end time.Time) {
 
 // linger waits until no member of the group is left, and releases it.
 func (e *execution) linger() {
+	end := e.srv.ctx.Done()
 	for wait := 10 * time.Millisecond; e.processes() > 0; wait = min(2*wait, 5*time.Second) {
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
 		case <-e.poke:
 			wait = time.Millisecond
-		case <-e.srv.ctx.Done():
+		case <-end:
+			end = nil
 			e.kill(core.OutcomeCanceled)
 		}
 		t.Stop()
+		e.killRest()
 	}
 	e.mu.Lock()
 	g := e.group
@@ -146,12 +151,26 @@ func (e *execution) kill(reason core.Outcome) {
 	if e.reason == "" && !hasEnded(e.pid) {
 		e.reason = reason
 	}
-	if err := e.group.kill(); err != nil {
-		e.srv.log.Warn("kill group", "exec_id", e.id, "err", err)
-	}
+	e.killed = true
+	e.killGroup()
 	select {
 	case e.poke <- struct{}{}:
 	default:
+	}
+}
+
+// killRest kills what has turned up in a group that was killed.
+func (e *execution) killRest() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.killed && e.group != nil {
+		e.killGroup()
+	}
+}
+
+func (e *execution) killGroup() {
+	if err := e.group.kill(); err != nil {
+		e.srv.log.Warn("kill group", "exec_id", e.id, "err", err)
 	}
 }
 

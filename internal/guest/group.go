@@ -15,6 +15,8 @@ type group interface {
 	env() []string
 	// prepare makes the child be born in the group.
 	prepare(attr *syscall.SysProcAttr)
+	// lead tells the group its first member, right after its birth.
+	lead(pid int)
 	// pids returns the live members.
 	pids() ([]int, error)
 	// kill kills all members, also those that are being born.

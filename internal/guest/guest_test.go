@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,9 @@ type agent struct {
 	client *client.Client
 	addr   string
 }
+
+// agentLife is far longer than any test takes.
+const agentLife = 90 * time.Second
 
 // startAgent starts an agent that ends with the test.
 func startAgent(t *testing.T, gc guest.Config, cc client.Config) *agent {
@@ -51,9 +55,18 @@ func startBare(t *testing.T, gc guest.Config, cc client.Config) *agent {
 		cc.Dial = a.dial
 	}
 	a.client = client.New(cc)
-	t.Cleanup(func() {
+	end := sync.OnceFunc(func() {
 		a.client.Close()
 		srv.Close()
+	})
+	// What waits for output that never comes fails where it waits, long before the test binary's own limit.
+	watchdog := time.AfterFunc(agentLife, func() {
+		t.Errorf("the agent was ended after %s", agentLife)
+		end()
+	})
+	t.Cleanup(func() {
+		watchdog.Stop()
+		end()
 		if err := <-served; err != nil {
 			t.Errorf("serve: %v", err)
 		}

@@ -27,11 +27,22 @@ func (scanner) close() {}
 type scanned struct {
 	proc string
 	mark []byte
+	// leader is the first member while it lives, known by when it was started: right after its exec the kernel shows no
+	// environment of it yet, and a kill that came then would miss it.
+	leader  int
+	started string
 }
 
 func (g *scanned) env() []string                { return []string{string(g.mark)} }
 func (g *scanned) prepare(*syscall.SysProcAttr) {}
 func (g *scanned) release()                     {}
+
+// lead remembers the leader. One that can't be looked at has ended already.
+func (g *scanned) lead(pid int) {
+	if st, err := g.stat(pid); err == nil {
+		g.leader, g.started = pid, st.started
+	}
+}
 
 func (g *scanned) pids() ([]int, error) {
 	names, err := readNames(g.proc)
@@ -45,12 +56,12 @@ func (g *scanned) pids() ([]int, error) {
 		if err != nil {
 			continue
 		}
-		state, ppid, err := g.stat(pid)
-		if err != nil || state == 'Z' || state == 'X' {
+		st, err := g.stat(pid)
+		if err != nil || st.state == 'Z' || st.state == 'X' {
 			continue
 		}
-		parent[pid] = ppid
-		member[pid] = g.marked(pid)
+		parent[pid] = st.parent
+		member[pid] = pid == g.leader && st.started == g.started || g.marked(pid)
 	}
 	var list []int
 	for pid := range parent {
@@ -65,19 +76,27 @@ func (g *scanned) pids() ([]int, error) {
 	return list, nil
 }
 
-// stat returns a process's state and parent.
-func (g *scanned) stat(pid int) (state byte, ppid int, err error) {
+// procStat is what /proc says of a process.
+type procStat struct {
+	state  byte
+	parent int
+	// started is when, in ticks since the boot.
+	started string
+}
+
+func (g *scanned) stat(pid int) (procStat, error) {
 	b, err := os.ReadFile(filepath.Join(g.proc, strconv.Itoa(pid), "stat"))
 	if err != nil {
-		return 0, 0, err
+		return procStat{}, err
 	}
-	// The name in parentheses may hold anything, so the fields are those after the last one.
+	// The name in parentheses may hold anything, so the fields are those after the last one: the first of them is the third
+	// of the line, and the start the 22nd.
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(fields) < 2 || len(fields[0]) != 1 {
-		return 0, 0, errors.New("unknown format of stat")
+	if len(fields) < 20 || len(fields[0]) != 1 {
+		return procStat{}, errors.New("unknown format of stat")
 	}
-	ppid, err = strconv.Atoi(string(fields[1]))
-	return fields[0][0], ppid, err
+	parent, err := strconv.Atoi(string(fields[1]))
+	return procStat{state: fields[0][0], parent: parent, started: string(fields[19])}, err
 }
 
 // marked reports whether the process's environment has the mark.

@@ -142,6 +142,7 @@ func (s *Server) spawn(e *execution, p plan, q wire.ExecRequest) (exited <-chan 
 		return nil, startError(p, err)
 	}
 	e.pid = pid
+	g.lead(pid)
 	return exited, nil
 }
 
