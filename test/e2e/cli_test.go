@@ -53,7 +53,7 @@ func testCLI(t *testing.T, e env) {
 		t.Errorf("cp printed %q", got)
 	}
 	x := strings.TrimSpace(run(0, "", "exec", "-d", "cli", "--", "sh", "-c", "echo from the background"))
-	if got := run(0, "", "logs", "cli", x); got != "from the background\n" {
+	if got := run(0, "", "logs", "-f", "cli", x); got != "from the background\n" {
 		t.Errorf("logs printed %q", got)
 	}
 	run(0, "", "rm", "cli")
