@@ -96,6 +96,8 @@ type Tx interface {
 	PutTemplate(core.Template) (core.Template, error)
 
 	PutExec(core.Exec) error
+	// DeleteExec removes the record of an exec that never was: one that was recorded and then could not be started.
+	DeleteExec(sandbox core.SandboxID, id core.ExecID) error
 	// LoseExecs ends every exec of a sandbox that has no outcome as lost, and returns them.
 	LoseExecs(sandbox core.SandboxID, at time.Time) ([]core.Exec, error)
 

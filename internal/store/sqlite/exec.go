@@ -88,6 +88,15 @@ func (w *writer) PutExec(e core.Exec) error {
 	return err
 }
 
+// DeleteExec removes the record of an exec.
+func (w *writer) DeleteExec(sandbox core.SandboxID, id core.ExecID) error {
+	n, err := w.change("delete exec", "DELETE FROM exec WHERE sandbox = ? AND id = ?", sandbox, id)
+	if err == nil && n == 0 {
+		return core.Errorf(core.CodeNotFound, noExec)
+	}
+	return err
+}
+
 // LoseExecs ends every running exec of a sandbox as lost.
 func (w *writer) LoseExecs(sandbox core.SandboxID, at time.Time) ([]core.Exec, error) {
 	list, err := many(&w.reader, scanExec,

@@ -44,6 +44,7 @@ func testExec(t *testing.T, open Open) {
 		}
 		wantSame(t, got, want)
 	})
+	t.Run("deleted", func(t *testing.T) { testDeleteExec(t, open) })
 	t.Run("lost", func(t *testing.T) { testLoseExecs(t, open) })
 }
 
@@ -91,6 +92,42 @@ func testExecFields(t *testing.T, open Open) {
 	s.view(func(r store.Reader) error {
 		_, err := r.Exec("another", want.ID)
 		wantCode(t, err, core.CodeNotFound)
+		return nil
+	})
+}
+
+func testDeleteExec(t *testing.T, open Open) {
+	t.Helper()
+	s := start(t, open)
+	b, other := newSandbox(alice), newSandbox(alice)
+	s.put(b, other)
+	gone, kept, theirs := newExec(b.ID), newExec(b.ID), newExec(other.ID)
+	s.update(func(tx store.Tx) error {
+		for _, e := range []core.Exec{gone, kept, theirs} {
+			if err := tx.PutExec(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	del := func(id core.ExecID) error {
+		return s.try(func(tx store.Tx) error { return tx.DeleteExec(b.ID, id) })
+	}
+	if err := del(gone.ID); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, del(gone.ID), core.CodeNotFound)
+	wantCode(t, del(theirs.ID), core.CodeNotFound) // of another sandbox
+	s.view(func(r store.Reader) error {
+		_, err := r.Exec(b.ID, gone.ID)
+		wantCode(t, err, core.CodeNotFound)
+		for _, e := range []core.Exec{kept, theirs} {
+			got, err := r.Exec(e.Sandbox, e.ID)
+			if err != nil {
+				return err
+			}
+			wantSame(t, got, e)
+		}
 		return nil
 	})
 }
