@@ -14,20 +14,20 @@ import (
 func (s *Service) CreateSandbox(ctx context.Context, p Principal, spec core.SandboxSpec) (core.Sandbox, error) {
 	start := s.clock.Now()
 	sb, err := s.createSandbox(ctx, p, spec, start)
-	s.cfg.Observer.Create(err, s.clock.Now().Sub(start))
+	s.observer.Create(err, s.clock.Now().Sub(start))
 	return sb, err
 }
 
 func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.SandboxSpec, now time.Time) (core.Sandbox, error) {
-	spec, ttl, err := s.cfg.Limits.apply(spec)
+	spec, ttl, err := s.limits.apply(spec)
 	if err != nil {
 		return core.Sandbox{}, err
 	}
-	tmpl, err := s.template(ctx, p.Tenant, spec.Template)
+	tmpl, err := s.templates.ready(ctx, p.Tenant, spec.Template)
 	if err != nil {
 		return core.Sandbox{}, err
 	}
-	sb := newSandbox(p, spec, tmpl, s.cfg.NodeID, now)
+	sb := newSandbox(p, spec, tmpl, s.nodeID, now)
 	if ttl > 0 {
 		sb.ExpiresAt = now.Add(ttl)
 	}
@@ -38,13 +38,13 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 	cmd, done, err := s.commands.begin(ctx, sb.ID)
 	if err == nil {
 		defer done()
-		err = s.recordCreate(ctx, p, sb)
+		err = s.creation.record(ctx, p, sb)
 	}
 	if err != nil {
 		s.node.Release(sb.ID)
 		return core.Sandbox{}, err
 	}
-	s.changed(p.Tenant)
+	s.waiters.wake(p.Tenant)
 	if err = failpoint.Hit(failpoint.ControlCreateRecorded); err == nil {
 		err = s.node.Create(cmd, nodeSpec(sb, tmpl))
 	}
@@ -52,13 +52,13 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 		err = failpoint.Hit(failpoint.ControlCreateNodeDone)
 	}
 	if err == nil {
-		sb, err = s.commitCreate(context.WithoutCancel(ctx), p, sb)
+		sb, err = s.creation.commit(context.WithoutCancel(ctx), p, sb)
 	}
 	if err != nil {
-		return core.Sandbox{}, s.abandonCreate(context.WithoutCancel(ctx), p, sb, err)
+		return core.Sandbox{}, s.creation.abandon(context.WithoutCancel(ctx), p, sb, err)
 	}
-	s.changed(p.Tenant)
-	s.expiryMoved()
+	s.waiters.wake(p.Tenant)
+	s.expiry.lookAgain()
 	return sb, failpoint.Hit(failpoint.ControlCreateCommitted)
 }
 
@@ -82,9 +82,15 @@ func nodeSpec(sb core.Sandbox, tmpl core.Template) core.NodeSpec {
 	}
 }
 
-// recordCreate makes the intent durable before anything is done.
-func (s *Service) recordCreate(ctx context.Context, p Principal, sb core.Sandbox) error {
-	return s.store.Update(ctx, func(tx store.Tx) error {
+// creation writes what becomes of a create.
+type creation struct {
+	*deps
+	removal *removal
+}
+
+// record makes the intent durable before anything is done. The caller's going away can't cut it in two.
+func (c *creation) record(ctx context.Context, p Principal, sb core.Sandbox) error {
+	return c.store.Update(context.WithoutCancel(ctx), func(tx store.Tx) error {
 		if err := tx.PutSandbox(sb); err != nil {
 			return err
 		}
@@ -92,10 +98,10 @@ func (s *Service) recordCreate(ctx context.Context, p Principal, sb core.Sandbox
 	})
 }
 
-// commitCreate makes the sandbox running, unless a delete has come first.
-func (s *Service) commitCreate(ctx context.Context, p Principal, sb core.Sandbox) (core.Sandbox, error) {
-	now := s.clock.Now()
-	err := s.store.Update(ctx, func(tx store.Tx) error {
+// commit makes the sandbox running, unless a delete has come first.
+func (c *creation) commit(ctx context.Context, p Principal, sb core.Sandbox) (core.Sandbox, error) {
+	now := c.clock.Now()
+	err := c.store.Update(ctx, func(tx store.Tx) error {
 		current, err := tx.SandboxByID(sb.ID)
 		if err != nil {
 			return err
@@ -115,12 +121,29 @@ func (s *Service) commitCreate(ctx context.Context, p Principal, sb core.Sandbox
 	return sb, err
 }
 
-// abandonCreate records that a create came to nothing, and has the node remove what it may still hold. It returns the
-// error for the caller.
-func (s *Service) abandonCreate(ctx context.Context, p Principal, sb core.Sandbox, cause error) error {
-	deleted := false
-	now := s.clock.Now()
-	err := s.store.Update(ctx, func(tx store.Tx) error {
+// abandon records that a create came to nothing, and has the node remove what it may still hold. It returns the error for
+// the caller. A record that can't be written now is written later.
+func (c *creation) abandon(ctx context.Context, p Principal, sb core.Sandbox, cause error) error {
+	deleted, err := c.undo(ctx, p, sb, cause)
+	if err != nil {
+		c.log.Error("record a failed create", "sandbox_id", string(sb.ID), "err", err)
+		c.persist(
+			func(ctx context.Context) error { _, err := c.undo(ctx, p, sb, cause); return err },
+			func(err error) {
+				c.log.Warn("record a failed create: will be tried again", "sandbox_id", string(sb.ID), "err", err)
+			})
+		return cause
+	}
+	if deleted {
+		return core.Wrap(core.CodeCanceled, cause, "the sandbox was deleted while it was being created")
+	}
+	return cause
+}
+
+// undo records the end of a failed create and starts the removal, unless a delete has done so: then deleted is true.
+func (c *creation) undo(ctx context.Context, p Principal, sb core.Sandbox, cause error) (deleted bool, err error) {
+	now := c.clock.Now()
+	err = c.store.Update(ctx, func(tx store.Tx) error {
 		current, err := tx.SandboxByID(sb.ID)
 		if err != nil {
 			return err
@@ -136,14 +159,9 @@ func (s *Service) abandonCreate(ctx context.Context, p Principal, sb core.Sandbo
 			"reason": "create failed", "code": string(core.CodeOf(cause)),
 		})
 	})
-	if err != nil {
-		s.log.Error("record of a failed create", "sandbox_id", string(sb.ID), "err", err)
-		return cause
+	if err == nil && !deleted {
+		c.waiters.wake(p.Tenant)
+		c.removal.finishSoon(sb.ID)
 	}
-	s.changed(p.Tenant)
-	if deleted {
-		return core.Wrap(core.CodeCanceled, cause, "the sandbox was deleted while it was being created")
-	}
-	s.finishDeleteSoon(sb.ID)
-	return cause
+	return deleted, err
 }

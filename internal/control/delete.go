@@ -13,16 +13,22 @@ import (
 // background. It is allowed in every state and cancels whatever is under way.
 func (s *Service) DeleteSandbox(ctx context.Context, p Principal, ref string) error {
 	start := s.clock.Now()
-	err := s.delete(ctx, p.Actor, "", func(r store.Reader) (core.Sandbox, error) { return r.Sandbox(p.Tenant, ref) })
-	s.cfg.Observer.Delete(err, s.clock.Now().Sub(start))
+	err := s.removal.start(ctx, p.Actor, "", func(r store.Reader) (core.Sandbox, error) { return r.Sandbox(p.Tenant, ref) })
+	s.observer.Delete(err, s.clock.Now().Sub(start))
 	return err
 }
 
-// delete records the delete of the sandbox that find returns and starts to carry it out.
-func (s *Service) delete(ctx context.Context, actor core.Actor, reason string, find func(store.Reader) (core.Sandbox, error)) error {
+// removal deletes sandboxes: durably at once, then in the background until nothing is left.
+type removal struct {
+	*deps
+	watchers *watchers
+}
+
+// start records the delete of the sandbox that find returns, and begins to carry it out.
+func (r *removal) start(ctx context.Context, actor core.Actor, reason string, find func(store.Reader) (core.Sandbox, error)) error {
 	var sb core.Sandbox
-	now := s.clock.Now()
-	err := s.store.Update(ctx, func(tx store.Tx) (err error) {
+	now := r.clock.Now()
+	err := r.store.Update(ctx, func(tx store.Tx) (err error) {
 		if sb, err = find(tx); err != nil {
 			return err
 		}
@@ -34,9 +40,9 @@ func (s *Service) delete(ctx context.Context, actor core.Actor, reason string, f
 	if err != nil {
 		return err
 	}
-	s.commands.interrupt(sb.ID)
-	s.changed(sb.Tenant)
-	s.finishDeleteSoon(sb.ID)
+	r.commands.interrupt(sb.ID)
+	r.waiters.wake(sb.Tenant)
+	r.finishSoon(sb.ID)
 	return failpoint.Hit(failpoint.ControlDeleteRecorded)
 }
 
@@ -70,45 +76,30 @@ func loseExecs(tx store.Tx, sb core.Sandbox, actor core.Actor, now time.Time) er
 	return nil
 }
 
-// Retries of a removal that the node could not finish.
-const (
-	deleteRetryFirst = time.Second
-	deleteRetryMost  = time.Minute
-)
-
-// finishDeleteSoon removes a deleted sandbox's machine and files in the background, for as long as it takes.
-func (s *Service) finishDeleteSoon(id core.SandboxID) {
-	s.background(func(ctx context.Context) {
-		for wait := deleteRetryFirst; ; wait = min(2*wait, deleteRetryMost) {
-			err := s.finishDelete(ctx, id)
-			if err == nil || ctx.Err() != nil {
-				return
-			}
-			s.log.Warn("removal of a deleted sandbox will be tried again", "sandbox_id", string(id), "err", err)
-			select {
-			case <-ctx.Done():
-				return
-			case <-s.clock.After(wait):
-			}
-		}
-	})
+// finishSoon removes a deleted sandbox's machine and files in the background, for as long as it takes.
+func (r *removal) finishSoon(id core.SandboxID) {
+	r.persist(
+		func(ctx context.Context) error { return r.finish(ctx, id) },
+		func(err error) {
+			r.log.Warn("removal of a deleted sandbox will be tried again", "sandbox_id", string(id), "err", err)
+		})
 }
 
-// finishDelete waits for the sandbox's turn, has the node remove it, and records that nothing is left.
-func (s *Service) finishDelete(ctx context.Context, id core.SandboxID) error {
-	done, err := s.commands.beginDelete(ctx, id)
+// finish waits for the sandbox's turn, has the node remove it, and records that nothing is left.
+func (r *removal) finish(ctx context.Context, id core.SandboxID) error {
+	done, err := r.commands.beginDelete(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer done()
-	s.watchers.forget(id)
-	if err := s.node.Delete(ctx, id); err != nil {
+	r.watchers.forget(id)
+	if err := r.node.Delete(ctx, id); err != nil {
 		return err
 	}
 	if err := failpoint.Hit(failpoint.ControlDeleteNodeDone); err != nil {
 		return err
 	}
-	err = s.store.Update(ctx, func(tx store.Tx) error {
+	err = r.store.Update(ctx, func(tx store.Tx) error {
 		sb, err := tx.SandboxByID(id)
 		if err != nil {
 			return err

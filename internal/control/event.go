@@ -47,7 +47,7 @@ func (s *Service) Events(ctx context.Context, p Principal, ref string, after int
 			return nil, oldest, nil
 		case <-ctx.Done():
 			return nil, oldest, core.Wrap(core.CodeCanceled, ctx.Err(), "the call was canceled")
-		case <-s.stop.Done():
+		case <-s.tasks.stop.Done():
 			return nil, oldest, nil
 		}
 	}
@@ -71,6 +71,7 @@ func (w *waiters) wait(t core.TenantID) <-chan struct{} {
 	return w.by[t]
 }
 
+// wake tells those who wait that a tenant has new events.
 func (w *waiters) wake(t core.TenantID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,6 +80,3 @@ func (w *waiters) wake(t core.TenantID) {
 		delete(w.by, t)
 	}
 }
-
-// changed tells those who wait that a tenant has new events.
-func (s *Service) changed(t core.TenantID) { s.waiters.wake(t) }

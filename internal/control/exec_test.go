@@ -166,17 +166,6 @@ func TestExecEndsAreLearnedAfterARestart(t *testing.T) {
 	}
 }
 
-func TestExecThatCannotStart(t *testing.T) {
-	w := newWorld(t).start().ready()
-	sb := w.create(core.SandboxSpec{})
-	_, _, err := w.svc.Exec(t.Context(), alice, string(sb.ID), core.ExecSpec{Shell: "refuse"})
-	wantCode(t, err, core.CodeInvalid)
-	list, _, err := w.svc.ListExecs(t.Context(), alice, string(sb.ID), store.Page{Limit: 10})
-	if err != nil || len(list) != 1 || list[0].Outcome != core.OutcomeCanceled {
-		t.Errorf("%+v %v", list, err)
-	}
-}
-
 func TestExecRefuses(t *testing.T) {
 	w := newWorld(t).start().ready()
 	sb := w.create(core.SandboxSpec{})

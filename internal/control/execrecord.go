@@ -9,36 +9,132 @@ import (
 	"shoal/internal/store"
 )
 
-// recordExec writes an exec's record and the event that it started or ended. It does not wait for the disk: after a power
-// cut the sandbox is gone, and its execs are lost anyway.
-func (s *Service) recordExec(ctx context.Context, actor core.Actor, sb core.Sandbox, e core.Exec, t core.EventType) error {
-	at := e.StartedAt
-	if t == core.EventExecEnded {
-		at = e.EndedAt
+// execRecords writes the records and events of execs. A record is written before the start, as the intent; it has a process
+// id, and the event that it started, once the guest agent has said so; and it has an outcome, once, when it is known.
+//
+// Nothing here waits for the disk: after a power cut the sandbox is gone, and its execs are lost anyway. Nothing is cut short
+// by a caller who leaves.
+type execRecords struct {
+	*deps
+}
+
+// intend records an exec that is about to be started.
+func (x *execRecords) intend(ctx context.Context, e core.Exec) error {
+	return x.store.UpdateRelaxed(context.WithoutCancel(ctx), func(tx store.Tx) error { return tx.PutExec(e) })
+}
+
+// started records that an exec runs, unless somebody has.
+func (x *execRecords) started(ctx context.Context, actor core.Actor, sb core.Sandbox, e core.Exec) {
+	x.write(ctx, "record the start of an exec", sb, e.ID, func(tx store.Tx, current core.Exec) error {
+		if current.PID != 0 {
+			return nil
+		}
+		return putStarted(tx, actor, sb, current, e.PID)
+	})
+}
+
+// putStarted gives a record its process id, and writes the event.
+func putStarted(tx store.Tx, actor core.Actor, sb core.Sandbox, e core.Exec, pid int) error {
+	e.PID = pid
+	if err := tx.PutExec(e); err != nil {
+		return err
 	}
-	err := s.store.UpdateRelaxed(ctx, func(tx store.Tx) error {
-		if t == core.EventExecEnded {
-			if current, err := tx.Exec(sb.ID, e.ID); err != nil || current.Outcome != core.OutcomeRunning {
-				return errAlreadyRecorded(err)
+	return appendEvent(tx, sb, core.EventExecStarted, actor, e.StartedAt, execFacts(e))
+}
+
+// forget removes the record of an exec that never was.
+func (x *execRecords) forget(ctx context.Context, sb core.Sandbox, id core.ExecID) {
+	x.write(ctx, "remove the record of an exec that was refused", sb, id, func(tx store.Tx, _ core.Exec) error {
+		return tx.DeleteExec(sb.ID, id)
+	})
+}
+
+// ended records how an exec ended, once, lets the guest agent forget it, and returns the whole record.
+func (x *execRecords) ended(ctx context.Context, actor core.Actor, sb core.Sandbox, e, end core.Exec) core.Exec {
+	if end.PID != 0 {
+		e.PID = end.PID
+	}
+	e.Outcome, e.ExitCode, e.Signal = end.Outcome, end.ExitCode, end.Signal
+	e.OutputBytes, e.OutputFrom, e.Processes = end.OutputBytes, end.OutputFrom, end.Processes
+	e.EndedAt = x.clock.Now()
+	mine := x.write(ctx, "record the end of an exec", sb, e.ID, func(tx store.Tx, current core.Exec) error {
+		if current.PID == 0 && e.PID != 0 {
+			if err := putStarted(tx, actor, sb, current, e.PID); err != nil {
+				return err
 			}
 		}
 		if err := tx.PutExec(e); err != nil {
 			return err
 		}
-		return appendEvent(tx, sb, t, actor, at, execFacts(e))
+		return appendEvent(tx, sb, core.EventExecEnded, actor, e.EndedAt, execFacts(e))
 	})
-	if err == nil {
-		s.changed(sb.Tenant)
+	if !mine {
+		return x.read(ctx, sb, e)
 	}
-	return err
+	x.observer.ExecEnd(e.Outcome)
+	if err := failpoint.Hit(failpoint.ControlExecEnded); err != nil {
+		x.log.Warn("acknowledge the end of an exec", "err", err)
+		return e
+	}
+	if e.Outcome != core.OutcomeLost {
+		x.acknowledge(sb.ID, e.ID)
+	}
+	return e
 }
 
-// errAlreadyRecorded is err, or exists if the end of the exec was recorded by someone else first.
-func errAlreadyRecorded(err error) error {
+// write changes the record of an exec that has no outcome yet, and reports whether it did. That an exec has ended, or is gone
+// with its sandbox, is no failure: somebody else was first.
+func (x *execRecords) write(
+	ctx context.Context, what string, sb core.Sandbox, id core.ExecID, change func(tx store.Tx, current core.Exec) error,
+) (done bool) {
+	err := x.store.UpdateRelaxed(context.WithoutCancel(ctx), func(tx store.Tx) error {
+		current, err := tx.Exec(sb.ID, id)
+		if done = err == nil && current.Outcome == core.OutcomeRunning; !done {
+			return err
+		}
+		return change(tx, current)
+	})
 	if err != nil {
-		return err
+		if !core.IsCode(err, core.CodeNotFound) {
+			x.log.Error(what, "sandbox_id", string(sb.ID), "exec_id", string(id), "err", err)
+		}
+		return false
 	}
-	return core.Errorf(core.CodeExists, "the end of the exec is recorded already")
+	if done {
+		x.waiters.wake(sb.Tenant)
+	}
+	return done
+}
+
+// read returns the record of an exec; e if it can't be read.
+func (x *execRecords) read(ctx context.Context, sb core.Sandbox, e core.Exec) core.Exec {
+	err := x.store.View(context.WithoutCancel(ctx), func(r store.Reader) error {
+		got, err := r.Exec(sb.ID, e.ID)
+		if err == nil && got.Outcome != core.OutcomeRunning {
+			e = got
+		}
+		return err
+	})
+	if err != nil {
+		x.log.Warn("read the record of an exec", "sandbox_id", string(sb.ID), "exec_id", string(e.ID), "err", err)
+	}
+	return e
+}
+
+// acknowledge lets the guest agent forget an exec whose end is on record. If the agent can't be told now, it keeps the record
+// within its bounds: nothing is lost.
+func (x *execRecords) acknowledge(id core.SandboxID, exec core.ExecID) {
+	x.tasks.run(func(ctx context.Context) {
+		g, err := x.node.Guest(id)
+		if err != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+		defer cancel()
+		if err := g.Acknowledge(ctx, []core.ExecID{exec}); err != nil && !core.IsCode(err, core.CodeUnavailable) {
+			x.log.Debug("acknowledge an exec", "sandbox_id", string(id), "exec_id", string(exec), "err", err)
+		}
+	})
 }
 
 // execFacts are the facts of an exec's event.
@@ -54,64 +150,4 @@ func execFacts(e core.Exec) map[string]string {
 		facts["signal"] = e.Signal
 	}
 	return facts
-}
-
-// execNotStarted records that an exec came to nothing, and returns why. What the guest agent may have started all the same is
-// killed.
-func (s *Service) execNotStarted(ctx context.Context, actor core.Actor, sb core.Sandbox, e core.Exec, cause error) error {
-	ctx = context.WithoutCancel(ctx)
-	if g, err := s.node.Guest(sb.ID); err == nil && !core.IsCode(cause, core.CodeInvalid) {
-		ctx, cancel := context.WithTimeout(ctx, agentTimeout)
-		defer cancel()
-		if err := g.Cancel(ctx, e.ID); err != nil && !core.IsCode(err, core.CodeNotFound) {
-			s.log.Warn("cancel an exec that was not started in order", "sandbox_id", string(sb.ID), "exec_id", string(e.ID), "err", err)
-		}
-	}
-	e.Outcome, e.EndedAt = core.OutcomeLost, s.clock.Now()
-	if core.IsCode(cause, core.CodeInvalid) || core.IsCode(cause, core.CodeCanceled) {
-		e.Outcome = core.OutcomeCanceled
-	}
-	if err := s.recordExec(ctx, actor, sb, e, core.EventExecEnded); err != nil && !core.IsCode(err, core.CodeExists) {
-		s.log.Error("record an exec that did not start", "sandbox_id", string(sb.ID), "exec_id", string(e.ID), "err", err)
-	}
-	return cause
-}
-
-// recorded is the record of an exec whose end somebody else was first to write; e if it can't be read.
-func (s *Service) recorded(ctx context.Context, sb core.Sandbox, e core.Exec) core.Exec {
-	err := s.store.View(ctx, func(r store.Reader) error {
-		got, err := r.Exec(sb.ID, e.ID)
-		if err == nil {
-			e = got
-		}
-		return err
-	})
-	if err != nil {
-		s.log.Warn("read the record of an exec", "sandbox_id", string(sb.ID), "exec_id", string(e.ID), "err", err)
-	}
-	return e
-}
-
-// execEnded records how an exec ended, once, lets the guest agent forget it, and returns the whole record.
-func (s *Service) execEnded(ctx context.Context, actor core.Actor, sb core.Sandbox, e, end core.Exec) core.Exec {
-	e.PID, e.Outcome, e.ExitCode, e.Signal = end.PID, end.Outcome, end.ExitCode, end.Signal
-	e.OutputBytes, e.OutputFrom, e.Processes = end.OutputBytes, end.OutputFrom, end.Processes
-	e.EndedAt = s.clock.Now()
-	err := s.recordExec(ctx, actor, sb, e, core.EventExecEnded)
-	if core.IsCode(err, core.CodeExists) {
-		return s.recorded(ctx, sb, e)
-	}
-	if err != nil {
-		s.log.Error("record the end of an exec", "sandbox_id", string(sb.ID), "exec_id", string(e.ID), "err", err)
-		return e
-	}
-	s.cfg.Observer.ExecEnd(e.Outcome)
-	if err := failpoint.Hit(failpoint.ControlExecEnded); err != nil {
-		s.log.Warn("acknowledge the end of an exec", "err", err)
-		return e
-	}
-	if e.Outcome != core.OutcomeLost {
-		s.watchers.acknowledge(sb.ID, e.ID)
-	}
-	return e
 }

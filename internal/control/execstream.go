@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"io"
 	"sync"
 
@@ -12,7 +11,7 @@ import (
 // is closed before that.
 type followed struct {
 	core.ExecStream
-	s     *Service
+	w     *watchers
 	sb    core.Sandbox
 	actor core.Actor
 	exec  core.Exec
@@ -25,8 +24,9 @@ type followed struct {
 	closed bool
 }
 
-func (s *Service) follow(sb core.Sandbox, actor core.Actor, e core.Exec, stream core.ExecStream, ahead ...core.ExecMessage) *followed {
-	return &followed{ExecStream: stream, s: s, sb: sb, actor: actor, exec: e, queued: ahead}
+// follow returns the stream of an exec; ahead holds the messages that were read from it already.
+func (w *watchers) follow(sb core.Sandbox, actor core.Actor, e core.Exec, stream core.ExecStream, ahead ...core.ExecMessage) *followed {
+	return &followed{ExecStream: stream, w: w, sb: sb, actor: actor, exec: e, queued: ahead}
 }
 
 // Recv returns the next message.
@@ -54,7 +54,7 @@ func (f *followed) Recv() (core.ExecMessage, error) {
 			if m.Exec.PID == 0 {
 				m.Exec.PID = f.exec.PID
 			}
-			whole = f.s.execEnded(context.WithoutCancel(f.s.stop), f.actor, f.sb, f.exec, *m.Exec)
+			whole = f.w.records.ended(f.w.tasks.stop, f.actor, f.sb, f.exec, *m.Exec)
 			f.mu.Lock()
 			f.ended = true
 			f.mu.Unlock()
@@ -79,8 +79,8 @@ func (f *followed) stillWanted() bool {
 
 // machineGone reports whether the sandbox's machine is gone, and not only our way to it because the server is closing.
 func (f *followed) machineGone() bool {
-	_, err := f.s.node.Guest(f.sb.ID)
-	return err != nil && f.s.stop.Err() == nil
+	_, err := f.w.node.Guest(f.sb.ID)
+	return err != nil && !f.w.tasks.closing()
 }
 
 // Close stops following. The process goes on, and its end is learned by the watcher.
@@ -90,7 +90,7 @@ func (f *followed) Close() error {
 	f.closed = true
 	f.mu.Unlock()
 	if watch {
-		f.s.watchers.watch(f.sb)
+		f.w.watch(f.sb)
 	}
 	return f.ExecStream.Close()
 }

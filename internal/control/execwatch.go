@@ -20,7 +20,9 @@ const (
 
 // watchers learn the ends of execs that no stream follows: one loop a sandbox, only while it has such execs.
 type watchers struct {
-	s  *Service
+	*deps
+	records *execRecords
+
 	mu sync.Mutex
 	by map[core.SandboxID]*watcher
 }
@@ -31,7 +33,9 @@ type watcher struct {
 	again bool
 }
 
-func newWatchers(s *Service) *watchers { return &watchers{s: s, by: map[core.SandboxID]*watcher{}} }
+func newWatchers(d *deps, records *execRecords) *watchers {
+	return &watchers{deps: d, records: records, by: map[core.SandboxID]*watcher{}}
+}
 
 // watch makes sure that the ends of the sandbox's execs are learned.
 func (w *watchers) watch(sb core.Sandbox) {
@@ -41,13 +45,13 @@ func (w *watchers) watch(sb core.Sandbox) {
 		old.again = true
 		return
 	}
-	if w.s.stop.Err() != nil {
+	if w.tasks.closing() {
 		return // the next Start resumes
 	}
-	ctx, cancel := context.WithCancel(w.s.stop)
+	ctx, cancel := context.WithCancel(w.tasks.stop)
 	me := &watcher{cancel: cancel}
 	w.by[sb.ID] = me
-	w.s.background(func(context.Context) {
+	w.tasks.run(func(context.Context) {
 		defer cancel()
 		w.loop(ctx, sb, me)
 	})
@@ -72,22 +76,6 @@ func (w *watchers) forget(id core.SandboxID) {
 	}
 }
 
-// acknowledge lets the guest agent forget an exec whose end is on record. If the agent can't be told now, it keeps the record
-// within its bounds: nothing is lost.
-func (w *watchers) acknowledge(id core.SandboxID, exec core.ExecID) {
-	w.s.background(func(ctx context.Context) {
-		g, err := w.s.node.Guest(id)
-		if err != nil {
-			return
-		}
-		ctx, cancel := context.WithTimeout(ctx, agentTimeout)
-		defer cancel()
-		if err := g.Acknowledge(ctx, []core.ExecID{exec}); err != nil && !core.IsCode(err, core.CodeUnavailable) {
-			w.s.log.Debug("acknowledge an exec", "sandbox_id", string(id), "exec_id", string(exec), "err", err)
-		}
-	})
-}
-
 // loop polls until no exec is open. A stream may record the same end at the same time: only one of them does.
 func (w *watchers) loop(ctx context.Context, sb core.Sandbox, me *watcher) {
 	for {
@@ -96,7 +84,7 @@ func (w *watchers) loop(ctx context.Context, sb core.Sandbox, me *watcher) {
 		w.mu.Unlock()
 		open, err := w.round(ctx, sb)
 		if err != nil && ctx.Err() == nil {
-			w.s.log.Debug("look after execs", "sandbox_id", string(sb.ID), "err", err)
+			w.log.Debug("look after execs", "sandbox_id", string(sb.ID), "err", err)
 		}
 		w.mu.Lock()
 		if err == nil && open == 0 && !me.again {
@@ -107,10 +95,8 @@ func (w *watchers) loop(ctx context.Context, sb core.Sandbox, me *watcher) {
 			return
 		}
 		w.mu.Unlock()
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, w.clock, watchEvery) {
 			return
-		case <-w.s.clock.After(watchEvery):
 		}
 	}
 }
@@ -121,7 +107,7 @@ func (w *watchers) round(ctx context.Context, sb core.Sandbox) (int, error) {
 	if err != nil || len(open) == 0 {
 		return len(open), err
 	}
-	g, err := w.s.node.Guest(sb.ID)
+	g, err := w.node.Guest(sb.ID)
 	if err != nil {
 		return len(open), err
 	}
@@ -138,15 +124,20 @@ func (w *watchers) round(ctx context.Context, sb core.Sandbox) (int, error) {
 	left := 0
 	for _, e := range open {
 		live, known := byID[e.ID]
+		young := w.clock.Now().Sub(e.StartedAt) < agentTimeout
 		switch {
-		case !known && w.s.clock.Now().Sub(e.StartedAt) < agentTimeout:
+		case !known && young:
 			left++ // recorded, and perhaps not started yet
 		case !known:
-			w.s.execEnded(ctx, system("watch"), sb, e, core.Exec{Outcome: core.OutcomeLost})
+			w.records.ended(ctx, system("watch"), sb, e, core.Exec{Outcome: core.OutcomeLost})
 		case live.Outcome == core.OutcomeRunning:
 			left++
+			if e.PID == 0 && live.PID != 0 && !young {
+				// The server was killed between the start and the record of it.
+				w.records.started(ctx, system("watch"), sb, live)
+			}
 		default:
-			w.s.execEnded(ctx, system("watch"), sb, e, live)
+			w.records.ended(ctx, system("watch"), sb, e, live)
 		}
 	}
 	return left, nil
@@ -158,7 +149,7 @@ func (w *watchers) open(ctx context.Context, sb core.Sandbox) (open []core.Exec,
 	for {
 		var list []core.Exec
 		var next string
-		err = w.s.store.View(ctx, func(r store.Reader) error {
+		err = w.store.View(ctx, func(r store.Reader) error {
 			list, next, err = r.ListExecs(sb.ID, page)
 			return err
 		})

@@ -11,38 +11,46 @@ import (
 // expiryCheckMost bounds how long the ttl loop sleeps, so that a stepped clock is noticed.
 const expiryCheckMost = 30 * time.Second
 
-// expiryMoved tells the ttl loop to look again.
-func (s *Service) expiryMoved() {
+// expiry ends what has lived for long enough: sandboxes by their ttl, and the records of deleted ones.
+type expiry struct {
+	*deps
+	removal *removal
+	// moved says that an earlier deadline may have come.
+	moved chan struct{}
+}
+
+// lookAgain tells the ttl loop that a deadline was set or moved.
+func (x *expiry) lookAgain() {
 	select {
-	case s.wakeExpiry <- struct{}{}:
+	case x.moved <- struct{}{}:
 	default:
 	}
 }
 
-// expiryLoop deletes sandboxes whose ttl has passed, at the time it passes.
-func (s *Service) expiryLoop(ctx context.Context) {
+// loop deletes sandboxes whose ttl has passed, at the time it passes.
+func (x *expiry) loop(ctx context.Context) {
 	for {
-		wait, err := s.expire(ctx)
+		wait, err := x.expire(ctx)
 		if err != nil {
-			s.log.Error("apply ttls", "err", err)
+			x.log.Error("apply ttls", "err", err)
 			wait = time.Second
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.wakeExpiry:
-		case <-s.clock.After(wait):
+		case <-x.moved:
+		case <-x.clock.After(wait):
 		}
 	}
 }
 
 // expire deletes what has expired and returns how long nothing will expire.
-func (s *Service) expire(ctx context.Context) (time.Duration, error) {
+func (x *expiry) expire(ctx context.Context) (time.Duration, error) {
 	var expired []core.Sandbox
 	var next time.Time
 	var ok bool
-	err := s.store.View(ctx, func(r store.Reader) (err error) {
-		if expired, err = r.Expired(s.clock.Now()); err != nil {
+	err := x.store.View(ctx, func(r store.Reader) (err error) {
+		if expired, err = r.Expired(x.clock.Now()); err != nil {
 			return err
 		}
 		next, ok, err = r.NextExpiry()
@@ -52,7 +60,7 @@ func (s *Service) expire(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	for _, sb := range expired {
-		if err := s.expireOne(ctx, sb.ID); err != nil {
+		if err := x.expireOne(ctx, sb.ID); err != nil {
 			return 0, err
 		}
 	}
@@ -62,14 +70,14 @@ func (s *Service) expire(ctx context.Context) (time.Duration, error) {
 	if !ok {
 		return expiryCheckMost, nil
 	}
-	return min(max(next.Sub(s.clock.Now()), 0), expiryCheckMost), nil
+	return min(max(next.Sub(x.clock.Now()), 0), expiryCheckMost), nil
 }
 
 // expireOne deletes a sandbox if its ttl has still passed: a caller may have just extended it.
-func (s *Service) expireOne(ctx context.Context, id core.SandboxID) error {
-	err := s.delete(ctx, system("ttl"), "ttl", func(r store.Reader) (core.Sandbox, error) {
+func (x *expiry) expireOne(ctx context.Context, id core.SandboxID) error {
+	err := x.removal.start(ctx, system("ttl"), "ttl", func(r store.Reader) (core.Sandbox, error) {
 		sb, err := r.SandboxByID(id)
-		if err == nil && (sb.ExpiresAt.IsZero() || sb.ExpiresAt.After(s.clock.Now())) {
+		if err == nil && (sb.ExpiresAt.IsZero() || sb.ExpiresAt.After(x.clock.Now())) {
 			return sb, core.Errorf(core.CodeConflict, "the ttl was extended")
 		}
 		return sb, err
@@ -88,19 +96,17 @@ const (
 )
 
 // forgetLoop drops the records of sandboxes that were deleted long ago.
-func (s *Service) forgetLoop(ctx context.Context) {
+func (x *expiry) forgetLoop(ctx context.Context) {
 	for {
-		err := s.store.Update(ctx, func(tx store.Tx) error {
-			_, err := tx.ForgetSandboxes(s.clock.Now().Add(-keepDeleted))
+		err := x.store.Update(ctx, func(tx store.Tx) error {
+			_, err := tx.ForgetSandboxes(x.clock.Now().Add(-keepDeleted))
 			return err
 		})
 		if err != nil && ctx.Err() == nil {
-			s.log.Error("forget deleted sandboxes", "err", err)
+			x.log.Error("forget deleted sandboxes", "err", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, x.clock, forgetEvery) {
 			return
-		case <-s.clock.After(forgetEvery):
 		}
 	}
 }

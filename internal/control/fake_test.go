@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,6 +47,13 @@ func (c *clock) After(d time.Duration) <-chan time.Time {
 	}
 	c.timers = append(c.timers, timer{c.now.Add(d), ch})
 	return ch
+}
+
+// count is how many timers are set.
+func (c *clock) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.timers)
 }
 
 func (c *clock) advance(d time.Duration) {
@@ -243,8 +251,13 @@ func newGuest() *guest {
 func (g *guest) die() { close(g.dead) }
 
 func (g *guest) Exec(_ context.Context, id core.ExecID, spec core.ExecSpec) (core.ExecStream, error) {
-	if spec.Shell == "refuse" {
+	switch spec.Shell {
+	case "refuse":
 		return nil, core.Invalid("cmd", "no such program")
+	case "deny":
+		return nil, &core.Error{Code: core.CodeDenied, Field: "cmd", Message: "not executable"}
+	case "vanish": // the request never arrives
+		return nil, core.Errorf(core.CodeUnavailable, "the guest agent does not answer")
 	}
 	p := &proc{exec: core.Exec{ID: id, PID: 7}, messages: make(chan core.ExecMessage, 64)}
 	started := p.exec
@@ -252,6 +265,9 @@ func (g *guest) Exec(_ context.Context, id core.ExecID, spec core.ExecSpec) (cor
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.execs[id] = p
+	if spec.Shell == "doubt" { // the answer never arrives
+		return nil, core.Errorf(core.CodeUnavailable, "the guest agent does not answer")
+	}
 	return &stream{g: g, p: p, closed: make(chan struct{})}, nil
 }
 
@@ -402,6 +418,22 @@ func (w *world) ready() *world {
 	w.t.Helper()
 	eventually(w.t, "the template is ready", func() bool { return w.svc.Ready(context.Background()) == nil })
 	return w
+}
+
+// execEvents returns the types of a sandbox's events of execs, with their outcomes.
+func (w *world) execEvents(sb core.Sandbox) string {
+	w.t.Helper()
+	list, _, err := w.svc.Events(w.t.Context(), alice, string(sb.ID), 0, 1000, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var out []string
+	for _, e := range list {
+		if e.Data["exec_id"] != "" {
+			out = append(out, strings.TrimSpace(string(e.Type)+" "+e.Data["outcome"]))
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 func (w *world) create(spec core.SandboxSpec) core.Sandbox {

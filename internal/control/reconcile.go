@@ -8,12 +8,20 @@ import (
 	"shoal/internal/store"
 )
 
+// repair brings the store's and the node's views together, after a restart and when a machine ends by itself.
+type repair struct {
+	*deps
+	creation *creation
+	removal  *removal
+	watchers *watchers
+}
+
 // reconcile brings store and node together after a restart: what the store does not know is set aside, what was half done
 // is undone or finished, and what no longer runs is said to have failed.
-func (s *Service) reconcile(ctx context.Context) error {
+func (r *repair) reconcile(ctx context.Context) error {
 	var all []core.Sandbox
-	err := s.store.View(ctx, func(r store.Reader) (err error) {
-		all, err = r.AllSandboxes()
+	err := r.store.View(ctx, func(tx store.Reader) (err error) {
+		all, err = tx.AllSandboxes()
 		return err
 	})
 	if err != nil {
@@ -23,10 +31,10 @@ func (s *Service) reconcile(ctx context.Context) error {
 	for _, sb := range all {
 		known[sb.ID] = true
 	}
-	if err := s.node.Sweep(ctx, known); err != nil {
-		s.log.Warn("some remains could not be reclaimed yet", "err", err)
+	if err := r.node.Sweep(ctx, known); err != nil {
+		r.log.Warn("some remains could not be reclaimed yet", "err", err)
 	}
-	here, err := s.node.List(ctx)
+	here, err := r.node.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -37,57 +45,57 @@ func (s *Service) reconcile(ctx context.Context) error {
 		}
 	}
 	for _, sb := range all {
-		if err := s.reconcileOne(ctx, sb, running); err != nil {
+		if err := r.reconcileOne(ctx, sb, running); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Service) reconcileOne(ctx context.Context, sb core.Sandbox, running map[core.SandboxID]core.NodeSandbox) error {
+func (r *repair) reconcileOne(ctx context.Context, sb core.Sandbox, running map[core.SandboxID]core.NodeSandbox) error {
 	n, runs := running[sb.ID]
 	runs = runs && n.Incarnation == sb.Incarnation && n.Epoch == sb.Epoch
 	switch {
 	case sb.State == core.StateDeleted:
-		s.finishDeleteSoon(sb.ID)
+		r.removal.finishSoon(sb.ID)
 		return nil
 	case sb.State == core.StateCreating && runs:
 		// It had answered before the crash: its caller may still find it by name, and its ttl holds.
-		_, err := s.commitCreate(ctx, Principal{Tenant: sb.Tenant, Actor: system("reconcile")}, sb)
+		_, err := r.creation.commit(ctx, Principal{Tenant: sb.Tenant, Actor: system("reconcile")}, sb)
 		return err
 	case sb.State == core.StateCreating:
-		return s.delete(ctx, system("reconcile"), "the server was restarted during the create", byID(sb.ID))
+		return r.removal.start(ctx, system("reconcile"), "the server was restarted during the create", byID(sb.ID))
 	case sb.State == core.StateRunning && !runs:
-		return s.failed(ctx, sb.ID, sb.Incarnation, "its machine ended while the server was down")
+		return r.failed(ctx, sb.ID, sb.Incarnation, "its machine ended while the server was down")
 	case sb.State == core.StateRunning:
-		return s.watchers.resume(ctx, sb)
+		return r.watchers.resume(ctx, sb)
 	}
 	return nil
 }
 
 func byID(id core.SandboxID) func(store.Reader) (core.Sandbox, error) {
-	return func(r store.Reader) (core.Sandbox, error) { return r.SandboxByID(id) }
+	return func(tx store.Reader) (core.Sandbox, error) { return tx.SandboxByID(id) }
 }
 
 // exitLoop records the ends of machines that nobody asked for.
-func (s *Service) exitLoop(ctx context.Context) {
+func (r *repair) exitLoop(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case e := <-s.node.Exits():
-			if err := s.failed(ctx, e.Sandbox, e.Incarnation, e.Reason); err != nil {
-				s.log.Error("record the end of a machine", "sandbox_id", string(e.Sandbox), "err", err)
+		case e := <-r.node.Exits():
+			if err := r.failed(ctx, e.Sandbox, e.Incarnation, e.Reason); err != nil {
+				r.log.Error("record the end of a machine", "sandbox_id", string(e.Sandbox), "err", err)
 			}
 		}
 	}
 }
 
 // failed records that a running sandbox's machine ended by itself. Its execs are lost; its files stay until it is deleted.
-func (s *Service) failed(ctx context.Context, id core.SandboxID, incarnation int64, reason string) error {
+func (r *repair) failed(ctx context.Context, id core.SandboxID, incarnation int64, reason string) error {
 	var tenant core.TenantID
-	now := s.clock.Now()
-	err := s.store.Update(ctx, func(tx store.Tx) error {
+	now := r.clock.Now()
+	err := r.store.Update(ctx, func(tx store.Tx) error {
 		sb, err := tx.SandboxByID(id)
 		if err != nil {
 			return err
@@ -108,9 +116,9 @@ func (s *Service) failed(ctx context.Context, id core.SandboxID, incarnation int
 	if err != nil {
 		return err
 	}
-	s.watchers.forget(id)
+	r.watchers.forget(id)
 	if tenant != "" {
-		s.changed(tenant)
+		r.waiters.wake(tenant)
 	}
 	return nil
 }

@@ -49,14 +49,14 @@ func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, pa
 			sb.Labels = *patch.Labels
 		}
 		if patch.TTL != nil {
-			if sb.ExpiresAt, err = s.cfg.Limits.newExpiry(sb, *patch.TTL, now); err != nil {
+			if sb.ExpiresAt, err = s.limits.newExpiry(sb, *patch.TTL, now); err != nil {
 				return err
 			}
 		}
 		return tx.PutSandbox(sb)
 	})
 	if err == nil {
-		s.expiryMoved()
+		s.expiry.lookAgain()
 	}
 	return sb, err
 }
@@ -76,9 +76,37 @@ func (l Limits) newExpiry(sb core.Sandbox, ttl time.Duration, now time.Time) (ti
 	return now.Add(d), nil
 }
 
+// settleMost bounds how long a call waits for a create that is under way.
+const settleMost = 10 * time.Second
+
+// settled finds a sandbox. One that is being created is waited for, until settleMost has passed or the server closes.
+func (s *Service) settled(ctx context.Context, p Principal, ref string) (core.Sandbox, error) {
+	var tooLate <-chan time.Time
+	for {
+		news := s.waiters.wait(p.Tenant)
+		sb, err := s.GetSandbox(ctx, p, ref)
+		if err != nil || sb.State != core.StateCreating {
+			return sb, err
+		}
+		ref = string(sb.ID) // if it is deleted meanwhile, another may get its name
+		if tooLate == nil {
+			tooLate = s.clock.After(settleMost)
+		}
+		select {
+		case <-news:
+		case <-tooLate:
+			return sb, nil
+		case <-s.tasks.stop.Done():
+			return sb, nil
+		case <-ctx.Done():
+			return sb, core.Wrap(core.CodeCanceled, ctx.Err(), "the call was canceled")
+		}
+	}
+}
+
 // running finds a sandbox and its guest agent, or says why there is none to talk to.
 func (s *Service) running(ctx context.Context, p Principal, ref string) (core.Sandbox, core.Guest, error) {
-	sb, err := s.GetSandbox(ctx, p, ref)
+	sb, err := s.settled(ctx, p, ref)
 	if err != nil {
 		return sb, nil, err
 	}

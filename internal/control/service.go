@@ -8,7 +8,6 @@ package control
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"shoal/internal/core"
@@ -50,25 +49,32 @@ type Observer interface {
 	ExecEnd(outcome core.Outcome)
 }
 
-// Service is the use cases.
+// Service is the use cases. It joins parts that each look after one noun, and holds nothing of its own.
 //
 // Durable: everything in the store. Process-only: the commands under way, the exec watchers and the waiters for events.
 type Service struct {
-	cfg      Config
+	*deps
+	limits    Limits
+	nodeID    core.NodeID
+	templates *templates
+	creation  *creation
+	removal   *removal
+	records   *execRecords
+	watchers  *watchers
+	expiry    *expiry
+	repair    *repair
+}
+
+// deps is what every part meets: the world outside, and what they share among themselves.
+type deps struct {
 	store    store.Store
 	node     core.Node
 	clock    core.Clock
 	log      *slog.Logger
+	observer Observer
 	commands *commands
-	watchers *watchers
 	waiters  *waiters
-	// wakeExpiry tells the ttl loop that an earlier deadline may have come.
-	wakeExpiry chan struct{}
-
-	// stop ends the loops and the background work; wg waits for it.
-	stop context.Context
-	end  context.CancelFunc
-	wg   sync.WaitGroup
+	tasks    *tasks
 }
 
 // New returns the use cases. Nothing happens before Start.
@@ -79,53 +85,47 @@ func New(cfg Config) *Service {
 	if cfg.Observer == nil {
 		cfg.Observer = noObserver{}
 	}
-	stop, end := context.WithCancel(context.Background()) // the lifetime of the loops, ended by Close
-	s := &Service{
-		cfg: cfg, store: cfg.Store, node: cfg.Node, clock: cfg.Clock, log: cfg.Logger,
-		commands: newCommands(), waiters: newWaiters(), wakeExpiry: make(chan struct{}, 1), stop: stop, end: end,
+	d := &deps{
+		store: cfg.Store, node: cfg.Node, clock: cfg.Clock, log: cfg.Logger, observer: cfg.Observer,
+		commands: newCommands(), waiters: newWaiters(), tasks: newTasks(),
 	}
-	s.watchers = newWatchers(s)
+	s := &Service{deps: d, limits: cfg.Limits, nodeID: cfg.NodeID}
+	s.templates = &templates{deps: d, build: cfg.Build, names: cfg.Bootstrap}
+	s.records = &execRecords{deps: d}
+	s.watchers = newWatchers(d, s.records)
+	s.removal = &removal{deps: d, watchers: s.watchers}
+	s.creation = &creation{deps: d, removal: s.removal}
+	s.expiry = &expiry{deps: d, removal: s.removal, moved: make(chan struct{}, 1)}
+	s.repair = &repair{deps: d, creation: s.creation, removal: s.removal, watchers: s.watchers}
 	return s
 }
 
 // Start repairs what a restart cut off, applies the ttls that passed meanwhile, and starts the loops. No call may be made
 // before it returns.
 func (s *Service) Start(ctx context.Context) error {
-	if err := s.reconcile(ctx); err != nil {
+	if err := s.repair.reconcile(ctx); err != nil {
 		return err
 	}
-	s.goLoop(s.expiryLoop)
-	s.goLoop(s.exitLoop)
-	s.goLoop(s.forgetLoop)
-	s.goLoop(s.bootstrapLoop)
+	s.tasks.run(s.expiry.loop)
+	s.tasks.run(s.expiry.forgetLoop)
+	s.tasks.run(s.repair.exitLoop)
+	s.tasks.run(s.templates.loop)
 	return nil
 }
 
 // Close ends the loops and waits for background work; sandboxes go on. Deletes that were not finished go on at the next
 // Start.
 func (s *Service) Close() error {
-	s.end()
-	s.wg.Wait()
+	s.tasks.close()
 	return nil
 }
 
-func (s *Service) goLoop(loop func(ctx context.Context)) {
-	s.wg.Add(1)
-	go func() {
-		defer s.wg.Done()
-		loop(s.stop)
-	}()
-}
-
-// background runs work that must outlive the call that caused it, until Close.
-func (s *Service) background(work func(ctx context.Context)) { s.goLoop(work) }
-
 // Ready returns nil when sandboxes can be created, or says what is still missing.
 func (s *Service) Ready(ctx context.Context) error {
-	if len(s.cfg.Bootstrap) == 0 {
+	if len(s.templates.names) == 0 {
 		return nil
 	}
-	_, err := s.template(ctx, core.DefaultTenant, s.cfg.Bootstrap[0])
+	_, err := s.templates.ready(ctx, core.DefaultTenant, s.templates.names[0])
 	return err
 }
 

@@ -19,6 +19,14 @@ type BuiltTemplate struct {
 // 100.
 type TemplateBuilder func(ctx context.Context, recipe, dir string, progress func(step string, percent int)) (BuiltTemplate, error)
 
+// templates looks after the templates: it finds them, and makes those that come with the server (bootstrap.go).
+type templates struct {
+	*deps
+	build TemplateBuilder
+	// names are the recipes to have, in the order in which they are made.
+	names []string
+}
+
 // ListTemplates returns a page of the templates that the tenant may use.
 func (s *Service) ListTemplates(ctx context.Context, p Principal, page store.Page) (list []core.Template, next string, err error) {
 	err = s.store.View(ctx, func(r store.Reader) error {
@@ -30,34 +38,34 @@ func (s *Service) ListTemplates(ctx context.Context, p Principal, page store.Pag
 
 // GetTemplate finds a template by id or name; one that is being built is returned with its progress.
 func (s *Service) GetTemplate(ctx context.Context, p Principal, ref string) (core.Template, error) {
-	t, err := s.findTemplate(ctx, p.Tenant, ref)
+	t, err := s.templates.find(ctx, p.Tenant, ref)
 	if core.IsCode(err, core.CodeNotFound) {
-		if unready, ok := s.unready(ctx, ref); ok {
+		if unready, ok := s.templates.unready(ctx, ref); ok {
 			return unready, nil
 		}
 	}
 	return t, err
 }
 
-func (s *Service) findTemplate(ctx context.Context, tenant core.TenantID, ref string) (t core.Template, err error) {
-	err = s.store.View(ctx, func(r store.Reader) error {
-		t, err = r.Template(tenant, ref)
+func (t *templates) find(ctx context.Context, tenant core.TenantID, ref string) (rec core.Template, err error) {
+	err = t.store.View(ctx, func(r store.Reader) error {
+		rec, err = r.Template(tenant, ref)
 		return err
 	})
-	return t, err
+	return rec, err
 }
 
 // unready finds a system template that is not there yet.
-func (s *Service) unready(ctx context.Context, name string) (found core.Template, ok bool) {
-	err := s.store.View(ctx, func(r store.Reader) error {
+func (t *templates) unready(ctx context.Context, name string) (found core.Template, ok bool) {
+	err := t.store.View(ctx, func(r store.Reader) error {
 		for _, state := range []core.TemplateState{core.TemplateFailed, core.TemplateBuilding} {
 			list, err := r.TemplatesInState(state)
 			if err != nil {
 				return err
 			}
-			for _, t := range list {
-				if t.Name == name && t.Visibility == core.VisibilityPublic {
-					found, ok = t, true
+			for _, rec := range list {
+				if rec.Name == name && rec.Visibility == core.VisibilityPublic {
+					found, ok = rec, true
 				}
 			}
 		}
@@ -69,25 +77,25 @@ func (s *Service) unready(ctx context.Context, name string) (found core.Template
 // templateRetryAfter is when a caller who wants a template that is being built may ask again.
 const templateRetryAfter = 2 * time.Second
 
-// template finds a template that is ready, or says why it is not.
-func (s *Service) template(ctx context.Context, tenant core.TenantID, ref string) (core.Template, error) {
-	t, err := s.findTemplate(ctx, tenant, ref)
-	if err == nil && t.State == core.TemplateReady {
-		return t, nil
+// ready finds a template that is ready, or says why it is not.
+func (t *templates) ready(ctx context.Context, tenant core.TenantID, ref string) (core.Template, error) {
+	rec, err := t.find(ctx, tenant, ref)
+	if err == nil && rec.State == core.TemplateReady {
+		return rec, nil
 	}
 	if err != nil && !core.IsCode(err, core.CodeNotFound) {
-		return t, err
+		return rec, err
 	}
 	if err != nil {
 		var ok bool
-		if t, ok = s.unready(ctx, ref); !ok {
-			return t, &core.Error{Code: core.CodeNotFound, Field: "template", Message: "there is no template " + clip(ref)}
+		if rec, ok = t.unready(ctx, ref); !ok {
+			return rec, &core.Error{Code: core.CodeNotFound, Field: "template", Message: "there is no template " + clip(ref)}
 		}
 	}
-	if t.State == core.TemplateFailed {
-		return t, &core.Error{Code: core.CodeUnavailable, Field: "template", RetryAfter: templateRetryMost,
-			Message: "template " + t.Name + " could not be built, and will be tried again: " + t.Failure}
+	if rec.State == core.TemplateFailed {
+		return rec, &core.Error{Code: core.CodeUnavailable, Field: "template", RetryAfter: templateRetryMost,
+			Message: "template " + rec.Name + " could not be built, and will be tried again: " + rec.Failure}
 	}
-	return t, &core.Error{Code: core.CodeUnavailable, Field: "template", RetryAfter: templateRetryAfter,
-		Message: "template " + t.Name + " is still being built: " + t.Progress}
+	return rec, &core.Error{Code: core.CodeUnavailable, Field: "template", RetryAfter: templateRetryAfter,
+		Message: "template " + rec.Name + " is still being built: " + rec.Progress}
 }
