@@ -14,6 +14,9 @@ import (
 	"shoal/internal/core"
 )
 
+// storeFile is the store's name in a data directory.
+const storeFile = "shoal.db"
+
 // dataDir is the server's data directory, locked against a second server.
 //
 //	lock        held while the server runs
@@ -36,7 +39,7 @@ func openDataDir(path string) (*dataDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find data directory: %w", err)
 	}
-	// Sentries run as an unprivileged user who must reach trees and run directories below: they may pass, not list.
+	// Others may pass, not list: the CLI of an ordinary user reads the file url. What is below guards itself.
 	if err := os.MkdirAll(path, 0o711); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}

@@ -67,7 +67,7 @@ func openServer(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *s
 		return nil, err
 	}
 	s.onClose(s.dir.close)
-	if s.store, err = sqlite.Open(ctx, sqlite.Config{Path: s.dir.join("shoal.db"), Logger: log}); err != nil {
+	if s.store, err = sqlite.Open(ctx, sqlite.Config{Path: s.dir.join(storeFile), Logger: log}); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s.onClose(s.store.Close)

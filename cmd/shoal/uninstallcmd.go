@@ -51,8 +51,12 @@ for good.`,
 
 func uninstall(cmd *cobra.Command, cfg *config.Config, deleteData bool) error {
 	ctx := cmd.Context()
-	if _, err := os.Stat(cfg.DataDir); errors.Is(err, os.ErrNotExist) {
-		return core.Errorf(core.CodeNotFound, "there is no data directory %s", cfg.DataDir)
+	if os.Geteuid() != 0 {
+		return core.Errorf(core.CodeDenied, "this needs root: it takes away mounts, namespaces and cgroups (try sudo)")
+	}
+	resolved, err := usedDataDir(cfg.DataDir)
+	if err != nil {
+		return err
 	}
 	dir, err := openDataDir(cfg.DataDir)
 	if err != nil {
@@ -73,10 +77,31 @@ func uninstall(cmd *cobra.Command, cfg *config.Config, deleteData bool) error {
 	if err := d.close(); err != nil {
 		return err
 	}
-	if err := unmountBelow(dir.path); err != nil || !deleteData {
+	if err := unmountBelow(resolved); err != nil || !deleteData {
 		return err
 	}
-	return os.RemoveAll(dir.path)
+	// Its content first: where the path is a link, removing the path alone would leave all of it.
+	return errors.Join(os.RemoveAll(resolved), os.RemoveAll(dir.path))
+}
+
+// usedDataDir returns a data directory's path without links, as the kernel lists mounts. It refuses a directory that no
+// server has used: a mistyped path must not delete somebody's files.
+func usedDataDir(path string) (string, error) {
+	resolved, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", core.Errorf(core.CodeNotFound, "there is no data directory %s", path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find data directory: %w", err)
+	}
+	info, err := os.Lstat(filepath.Join(resolved, storeFile))
+	if errors.Is(err, os.ErrNotExist) || (err == nil && !info.Mode().IsRegular()) {
+		return "", core.Errorf(core.CodeNotFound, "no server has used %s: it holds no %s", path, storeFile)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find store: %w", err)
+	}
+	return resolved, nil
 }
 
 // removeAll ends every sandbox and takes the drivers' own things off the machine.
@@ -102,7 +127,8 @@ func removeAll(ctx context.Context, d *drivers) error {
 	return nil
 }
 
-// unmountBelow fails if something is still mounted below dir: deleting would then delete through it.
+// unmountBelow takes away what is still mounted below dir, such as an instance of the pool that a crash left behind. It
+// fails if something uses it: deleting would then delete through it.
 func unmountBelow(dir string) error {
 	mounts, err := mountsBelow(dir)
 	if err != nil {

@@ -43,7 +43,7 @@ func newTourServer(dir string) (*tourServer, error) {
 			return nil, err
 		}
 		s.ours = true
-		// Sandboxes' processes run as an unprivileged user who must pass, not list.
+		// As the server makes its own: others may pass, not list.
 		if err := os.Chmod(s.dir, 0o711); err != nil {
 			return nil, err
 		}
@@ -159,6 +159,10 @@ func (s *tourServer) remove(ctx context.Context) (string, error) {
 	_ = s.log.Close()
 	if !s.ours {
 		return s.dir + " kept for the next time ('shoal uninstall --data-dir " + s.dir + "' takes it off the machine)", nil
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "lock")); errors.Is(err, os.ErrNotExist) {
+		// No server has come as far as to lock it, so there is only our log in it.
+		return s.dir + " removed", os.RemoveAll(s.dir)
 	}
 	self, err := os.Executable()
 	if err != nil {

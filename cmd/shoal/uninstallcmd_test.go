@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"shoal/internal/core"
+)
+
+// TestUninstallRefusesForeignDirectories shows that a directory in which no server has kept its store is never taken for a
+// data directory, whatever lies in it.
+func TestUninstallRefusesForeignDirectories(t *testing.T) {
+	home := t.TempDir()
+	write := func(name string) string {
+		t.Helper()
+		path := filepath.Join(home, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Dir(path)
+	}
+	foreign := write("home/letter.txt")
+	if err := os.MkdirAll(filepath.Join(home, "odd", storeFile), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{
+		"not there": filepath.Join(home, "nowhere"), "never used": foreign, "a folder of the store's name": filepath.Join(home, "odd"),
+	} {
+		if got, err := usedDataDir(path); !core.IsCode(err, core.CodeNotFound) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	used := write("data/" + storeFile)
+	link := filepath.Join(home, "link")
+	if err := os.Symlink(used, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{used, link} {
+		got, err := usedDataDir(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := filepath.EvalSymlinks(used)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%s is %s, not %s", path, got, want)
+		}
+	}
+}
