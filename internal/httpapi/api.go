@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,6 +45,8 @@ type API struct {
 	// closing ends when streams should.
 	closing context.Context
 	close   context.CancelFunc
+	// attached are the WebSockets: http.Server.Shutdown doesn't wait for a connection that has been taken over.
+	attached sync.WaitGroup
 }
 
 // operation is one operation's code. It either replies or returns an error and has written nothing.
@@ -153,8 +156,12 @@ func (a *API) route() error {
 // Handler returns the API as an http.Handler.
 func (a *API) Handler() http.Handler { return http.HandlerFunc(a.serve) }
 
-// Close ends the streams: their clients are told to come back. It does not wait for them; the http.Server does.
-func (a *API) Close() { a.close() }
+// Close ends the streams: their clients are told to come back. It waits for the WebSockets; for all else the http.Server
+// does, which must have stopped taking connections.
+func (a *API) Close() {
+	a.close()
+	a.attached.Wait()
+}
 
 // handler runs an operation with all that comes before it: authentication, rate limit and checks that need no knowledge
 // of what it does.

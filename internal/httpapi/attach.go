@@ -37,6 +37,9 @@ func (a execAPI) attachExec(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	// Before the connection is taken over: until then the http.Server waits for us.
+	a.attached.Add(1)
+	defer a.attached.Done()
 	conn, err := websocket.Accept(w, r.Request, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
 		// Accept has answered.

@@ -26,6 +26,8 @@ type process struct {
 	chunks  []core.ExecMessage
 	stdin   bytes.Buffer
 	eof     bool
+	// hold, if not nil, keeps Close of a stream waiting until it is closed.
+	hold chan struct{}
 }
 
 func newProcess(e core.Exec) *process {
@@ -223,7 +225,17 @@ func (s *fakeStream) SendStdin(data []byte) error    { return s.input(data, fals
 func (s *fakeStream) CloseStdin() error              { return s.input(nil, true) }
 func (s *fakeStream) Signal(name string) error       { return s.signal(name) }
 func (s *fakeStream) Resize(rows, cols uint16) error { return s.resize(rows, cols) }
-func (s *fakeStream) Close() error                   { s.once.Do(func() { close(s.closed) }); return nil }
+
+func (s *fakeStream) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	s.mu.Lock()
+	hold := s.hold
+	s.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+	return nil
+}
 
 // fakeFiles is a guest agent's files in memory. Other methods of core.Guest are not used here.
 type fakeFiles struct {

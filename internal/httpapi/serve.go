@@ -31,14 +31,17 @@ func (a *API) Serve(ctx context.Context, ln net.Listener, grace time.Duration) e
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    slog.NewLogLogger(a.options.Logger.Handler(), slog.LevelDebug),
 	}
+	// Whatever ends it: nobody uses control any more when it returns.
+	defer a.Close()
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(ln) }()
 	select {
 	case err := <-failed:
+		_ = server.Close() // Its error is that of closing a connection that is given up.
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
-	a.Close()
+	a.close()
 	wait, stop := context.WithTimeout(base, grace)
 	defer stop()
 	if err := server.Shutdown(wait); err != nil {
@@ -118,7 +121,7 @@ func (a *API) report(r *request, w *reply) {
 	attrs := []slog.Attr{
 		slog.String("request_id", r.id), slog.String("operation", name), slog.String("method", r.Method),
 		slog.Int("status", w.status), slog.Float64("dur_ms", float64(took.Microseconds())/1000),
-		slog.Int64("bytes_out", w.bytes), slog.String("remote", r.RemoteAddr), slog.String("user_agent", r.UserAgent()),
+		slog.Int64("bytes_out", w.bytes), slog.String("remote", r.RemoteAddr), slog.String("user_agent", printable(r.UserAgent())),
 	}
 	add := func(key, value string) {
 		if value != "" {
@@ -127,8 +130,8 @@ func (a *API) report(r *request, w *reply) {
 	}
 	add("tenant_id", string(r.principal.Tenant))
 	add("actor_id", r.principal.Actor.ID)
-	add("sandbox", r.PathValue("id"))
-	add("exec_id", r.PathValue("exec"))
+	add("sandbox", printable(r.PathValue("id")))
+	add("exec_id", printable(r.PathValue("exec")))
 	add("code", string(r.code))
 	if r.err != nil {
 		add("err", r.err.Error())

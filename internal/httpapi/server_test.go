@@ -378,6 +378,46 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
+// TestShutdownWaitsForSockets shows that Serve returns only once nobody uses control any more: an http.Server by itself does not
+// wait for a connection that was taken over.
+func TestShutdownWaitsForSockets(t *testing.T) {
+	a, fake := newAPI(t, nil)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	served := make(chan error, 1)
+	go func() { served <- a.Serve(ctx, ln, time.Second) }()
+	c := &shoal.Client{BaseURL: "http://" + ln.Addr().String(), APIKey: tenantKey, MaxRetries: -1}
+	create(t, c, "x")
+	e, err := c.Execs("x").Start(t.Context(), shoal.ExecRequest{Cmd: []string{"wait"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold := make(chan struct{})
+	p := fake.procs["s000000000000000000001"][0]
+	p.update(func() { p.hold = hold })
+	socket, err := c.Execs("x").Attach(t.Context(), e.ID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { _, err := socket.Recv(); ended <- err }()
+	stop()
+	select {
+	case err := <-served:
+		t.Fatalf("Serve returned under an attached client: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	close(hold)
+	if err := <-served; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	wantCode(t, <-ended, shoal.CodeUnavailable)
+}
+
 // TestLaterCallsNeedNoKey shows that a call of a later release is told apart from a misspelt one, whoever asks.
 func TestLaterCallsNeedNoKey(t *testing.T) {
 	a, _ := newAPI(t, nil)
