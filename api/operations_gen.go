@@ -3,13 +3,13 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "792529ce0e0af16eab14e4c051b6562b4f6dcc2c983967f51b7d69adbf5de494"
+const DocumentDigest = "8b5ee055d898619bcc29d9dd4c4533e3123fa5e2205030d8df0f302d22faddcc"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
 const TypesDigest = "764d7ef7187d3c33fda69ccabfa0364e6d9c9231ae8bacf4147490bee61082eb"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
-const RegistryDigest = "8e2f8bcadb51304d7a054180de3e0d842e8d1f28d04fd945332cc46973e2034f"
+const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
 
 // Operations returns every operation of the document, by path.
 func Operations() []Operation {

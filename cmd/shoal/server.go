@@ -244,7 +244,7 @@ func (s *server) serve(ctx context.Context) error {
 	}
 	api, err := httpapi.New(s.control, httpapi.Options{
 		Logger: s.log, Version: version, Commit: commit, Registry: s.metrics.Registry(),
-		Loopback: net.ParseIP(host).IsLoopback(),
+		Loopback: net.ParseIP(host).IsLoopback(), Hosts: s.cfg.Hosts,
 	})
 	if err != nil {
 		return err

@@ -18,6 +18,8 @@ type Config struct {
 	Listen  string
 	TLSCert string
 	TLSKey  string
+	// Hosts are names that a server on loopback is called by, beside localhost and loopback addresses.
+	Hosts []string
 
 	Log       Log
 	TTL       TTL

@@ -122,6 +122,7 @@ func TestRefused(t *testing.T) {
 		"section as value":     {file: "version: 1\nlog: info\n", want: "shoal.yaml line 2: log is a section"},
 		"value as section":     {file: "version: 1\nlisten:\n  port: 1\n", want: "shoal.yaml line 2: listen is not a single value"},
 		"not a list":           {file: "version: 1\ntemplates:\n  bootstrap: base\n", want: "shoal.yaml line 3: templates.bootstrap is not a list: allowed is a list of minimal and base"},
+		"host with a port":     {environ: []string{"SHOAL_HOSTS=box.example,box.example:80"}, want: "SHOAL_HOSTS: hosts is \"box.example,box.example:80\": allowed is a list of host names"},
 		"list of lists":        {file: "version: 1\ntemplates:\n  bootstrap: [[base]]\n", want: "templates.bootstrap holds something else than words"},
 		"unknown template":     {file: "version: 1\ntemplates:\n  bootstrap: [full]\n", want: "shoal.yaml line 3: templates.bootstrap is \"full\": allowed is a list of minimal and base"},
 		"same template twice":  {environ: []string{"SHOAL_TEMPLATES_BOOTSTRAP=base,base"}, want: "SHOAL_TEMPLATES_BOOTSTRAP: templates.bootstrap is \"base,base\""},

@@ -81,6 +81,11 @@ func serverSettings() []setting {
 			doc:     "Address of the API. Port 0 takes a free one.",
 			binding: text(func(c *Config) *string { return &c.Listen }, isAddress),
 		}, {
+			key: "hosts", def: "", allowed: "a list of host names without port, or empty",
+			doc: "Names by which a server on loopback is called beside localhost, such as that of a proxy before it. A request that names " +
+				"another host is refused, so that no web page reaches the server by a name of its own.",
+			binding: list(func(c *Config) *[]string { return &c.Hosts }, isHostName),
+		}, {
 			key: "tls_cert", def: "", allowed: "an absolute path to a PEM file, together with tls_key",
 			doc:     "Certificate chain of the API. Empty means plain HTTP, on loopback only.",
 			binding: text(func(c *Config) *string { return &c.TLSCert }, emptyOr(filepath.IsAbs)),
@@ -205,6 +210,10 @@ func isAddress(v string) bool {
 	_, err = strconv.ParseUint(port, 10, 16)
 	return err == nil
 }
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+
+func isHostName(v string) bool { return hostName.MatchString(v) }
 
 // isLoopback reports whether only this machine can reach an address. A name other than localhost might be anything.
 func isLoopback(address string) bool {

@@ -51,7 +51,7 @@ func (a *API) checkHost(hr *http.Request) error {
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsLoopback() {
 		return nil
 	}
-	return &core.Error{Code: core.CodeDenied, Field: "Host", Message: "this server has no such host name: use localhost or 127.0.0.1, or list the name in its configuration"}
+	return &core.Error{Code: core.CodeDenied, Field: "Host", Message: "this server has no such host name: use localhost or 127.0.0.1, or list the name in its setting hosts"}
 }
 
 // hostOnly returns a Host header's value without port and brackets.
