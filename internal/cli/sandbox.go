@@ -260,10 +260,7 @@ metrics beside it.`,
 				return err
 			}
 			if d.State == api.SandboxStateRunning {
-				m, err := client.Sandboxes().Metrics(c.Context(), d.ID)
-				if err == nil {
-					d.Metrics = &m
-				} else if code := shoal.ErrorCode(err); code != shoal.CodeConflict && code != shoal.CodeUnavailable {
+				if d.Metrics, err = metricsIfAny(c.Context(), client, d.ID); err != nil {
 					return err
 				}
 			}
@@ -273,6 +270,27 @@ metrics beside it.`,
 			return printSandbox(a.out, d)
 		},
 	}
+}
+
+// metricsWait is how long get waits for what a sandbox uses: one that has cut itself off never says.
+const metricsWait = 3 * time.Second
+
+// metricsIfAny returns what a sandbox uses, nil if it can't be learned: what is known of the sandbox is shown all the same.
+func metricsIfAny(ctx context.Context, client *shoal.Client, id string) (*shoal.SandboxMetrics, error) {
+	limited, cancel := context.WithTimeout(ctx, metricsWait)
+	defer cancel()
+	m, err := client.Sandboxes().Metrics(limited, id)
+	if err == nil {
+		return &m, nil
+	}
+	if ctx.Err() == nil && limited.Err() != nil {
+		return nil, nil //nolint:nilerr // The sandbox was silent, as said above.
+	}
+	switch shoal.ErrorCode(err) { //nolint:exhaustive // The others are errors.
+	case shoal.CodeConflict, shoal.CodeUnavailable, shoal.CodeTimeout:
+		return nil, nil
+	}
+	return nil, err
 }
 
 func printSandbox(out io.Writer, d sandboxDetails) error {
