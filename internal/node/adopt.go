@@ -57,10 +57,20 @@ func (n *Node) Sweep(ctx context.Context, known map[core.SandboxID]bool) error {
 		case !known[e.Sandbox]:
 			n.log.Warn("sandbox without a record: its tree is set aside", "sandbox_id", string(e.Sandbox))
 			errs = append(errs, n.setAside(ctx, e.Sandbox))
+		case !n.isLive(e.Sandbox):
+			// What could not be taken over must not run on unseen: its record is about to say that it failed.
+			errs = append(errs, n.end(ctx, e.Sandbox))
 		}
 	}
 	errs = append(errs, n.sweepStrays(ctx, journaled), n.sweepTrees(ctx, journaled, known), n.purge(ctx))
 	return errors.Join(errs...)
+}
+
+// isLive reports whether a machine is reachable.
+func (n *Node) isLive(id core.SandboxID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.live[id] != nil
 }
 
 // sweepStrays reclaims processes, slots and run directories that no journal entry stands for.
