@@ -17,7 +17,7 @@ const (
 	progressEvery = 300 * time.Millisecond
 )
 
-// bootstrapLoop makes the templates that come with the server, one after the other.
+// loop makes the templates that come with the server, one after the other.
 func (t *templates) loop(ctx context.Context) {
 	for _, name := range t.names {
 		for wait := templateRetryFirst; ; wait = min(2*wait, templateRetryMost) {

@@ -51,9 +51,6 @@ func (f *followed) Recv() (core.ExecMessage, error) {
 		whole := f.exec
 		whole.PID = m.Exec.PID
 		if m.Kind == core.ExecEnded {
-			if m.Exec.PID == 0 {
-				m.Exec.PID = f.exec.PID
-			}
 			whole = f.w.records.ended(f.w.tasks.stop, f.actor, f.sb, f.exec, *m.Exec)
 			f.mu.Lock()
 			f.ended = true
