@@ -209,11 +209,12 @@ func (f *follower) passSignals(ctx context.Context, cancel func()) {
 				f.resize()
 				continue
 			}
-			if number == unix.SIGINT || number == unix.SIGTERM {
+			interrupt := number == unix.SIGINT || number == unix.SIGTERM
+			if interrupt {
 				interrupts++
 			}
 			switch {
-			case interrupts < 2:
+			case !interrupt || interrupts == 1:
 				_ = f.current().Signal(unix.SignalName(number)) // It may have ended meanwhile.
 			case interrupts == 2:
 				fmt.Fprintln(f.err, "shoal: killing it; once more to leave")

@@ -43,6 +43,9 @@ func (a *app) runCommand() *cobra.Command {
 name. --out PATH[:FILE] copies one out after the end, also if the command failed. - stands for our input or output.
 Paths that don't start with / are below the working directory.
 
+The sandbox is also deleted if run itself is killed: after an hour, or ten minutes after --timeout. A command that may take
+longer than an hour needs a --timeout.
+
 The exit code is the command's own. Otherwise: 124 it ran into --timeout, 125 its end isn't known or run itself failed,
 126 the program isn't executable, 127 it isn't there, 128+n signal n ended it.`,
 		Example: `  shoal run -- python3 -c 'print(6*7)'
