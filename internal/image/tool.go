@@ -22,7 +22,7 @@ func findTool(look func(string) (string, error)) (tool, string, error) {
 	for _, name := range []string{"apt-get", "dpkg", "apt-config"} {
 		if _, err := look(name); err != nil {
 			return "", "", core.Wrap(core.CodeUnsupported, err,
-				"this host has no apt, which makes templates from Debian packages: make the tree elsewhere and use `shoal template import`")
+				"this host has no apt, which makes templates from Debian packages; taking a tree from elsewhere with `shoal template import` is for a later release")
 		}
 	}
 	for _, t := range []tool{mmdebstrap, debootstrap} {
@@ -31,7 +31,7 @@ func findTool(look func(string) (string, error)) (tool, string, error) {
 		}
 	}
 	return "", "", core.Errorf(core.CodeUnsupported,
-		"this host has neither mmdebstrap nor debootstrap: `apt-get install mmdebstrap`, or use `shoal template import`")
+		"this host has neither mmdebstrap nor debootstrap: `apt-get install mmdebstrap`")
 }
 
 // The names below inJail of what a bootstrap needs there.
