@@ -55,6 +55,7 @@ func TestFaults(t *testing.T) {
 			}
 		}
 	}
+	t.Run("kill while busy", func(t *testing.T) { testKillWhileBusy(t, e) })
 }
 
 // arm restarts the server with a failpoint.
@@ -251,10 +252,14 @@ func TestImportFaults(t *testing.T) {
 	}
 }
 
-// TestKillWhileBusy kills the server again and again while clients create, run and delete.
-func TestKillWhileBusy(t *testing.T) {
-	e := env{harness.Start(t, harness.Options{})}
-	for round := range 3 {
+// testKillWhileBusy kills the server again and again while clients create, run and delete.
+func testKillWhileBusy(t *testing.T, e env) {
+	before, err := e.Client.Events().List(ctx(t), shoal.EventsOptions{Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := before.NextAfter
+	for range 3 {
 		stop := make(chan struct{})
 		done := make(chan struct{})
 		client := e.Client
@@ -282,10 +287,11 @@ func TestKillWhileBusy(t *testing.T) {
 			}
 		}()
 		harness.Eventually(t, 30*time.Second, "some sandboxes have come and gone", func() error {
-			list, err := client.Events().List(ctx(t), shoal.EventsOptions{Limit: 1000, After: int64(round * 12)})
-			if err == nil && len(list.Events) < 12 {
-				err = fmt.Errorf("%d events", len(list.Events))
+			list, err := client.Events().List(ctx(t), shoal.EventsOptions{Limit: 1000, After: last})
+			if err == nil && len(list.Events) < 20 {
+				return fmt.Errorf("%d events", len(list.Events))
 			}
+			last = list.NextAfter
 			return err
 		})
 		e.Kill()
