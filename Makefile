@@ -73,17 +73,17 @@ ROOT_ENV = if [ "$$(id -u)" = 0 ]; then export SHOAL_REQUIRE_ROOT=1; fi
 
 test: test-build arch unit race e2e ## Everything that must pass before a merge (at most 15 minutes on 2 cores).
 
-unit: ## Unit, contract and CLI tests.
-	@$(ROOT_ENV); $(GO) test -timeout 10m $$($(GO) list ./... | grep -v '^shoal/test')
+unit: ## Unit and contract tests of what the race detector does not suit.
+	@$(ROOT_ENV); $(GO) test -timeout 10m $$($(GO) list ./... | grep -v '^shoal/test' | grep -vE '$(RACE)')
 
-race: ## The same with the race detector, where it runs.
-	@CGO_ENABLED=1 $(GO) test -race -short -timeout 10m $$($(GO) list ./... | grep -E '$(RACE)')
+race: ## Unit, contract and CLI tests with the race detector.
+	@$(ROOT_ENV); CGO_ENABLED=1 $(GO) test -race -timeout 10m $$($(GO) list ./... | grep -E '$(RACE)')
 
 e2e: test-build ## The built program: real server, real sandboxes, a small fault set. Needs root.
-	@$(ROOT_ENV); $(BINARIES) $(GO) test -timeout 12m -count=1 ./test/...
+	@$(ROOT_ENV); $(BINARIES) $(GO) test -p 1 -timeout 12m -count=1 ./test/...
 
-test-full: test ## The same real servers and faults five times more, and each fuzz target for ten minutes. Hours.
-	@$(ROOT_ENV); $(BINARIES) $(GO) test -timeout 6h -count=5 ./test/...
+test-full: test ## All failpoints, isolation and soak five times, and each fuzz target for ten minutes. Hours.
+	@$(ROOT_ENV); $(BINARIES) SHOAL_TEST_FULL=1 $(GO) test -p 1 -timeout 6h -count=5 ./test/...
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=10m
 
 FUZZTIME ?= 60s
