@@ -28,8 +28,9 @@ func (a *API) Serve(ctx context.Context, ln net.Listener, grace time.Duration) e
 	// There is no ReadTimeout or WriteTimeout, which would cut long streams: bodies and writes have rolling deadlines.
 	server := &http.Server{
 		Handler: a.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		BaseContext: func(net.Listener) context.Context { return base },
-		ErrorLog:    slog.NewLogLogger(a.options.Logger.Handler(), slog.LevelDebug),
+		DisableGeneralOptionsHandler: true, // OPTIONS * is answered by nobody else than us.
+		BaseContext:                  func(net.Listener) context.Context { return base },
+		ErrorLog:                     slog.NewLogLogger(a.options.Logger.Handler(), slog.LevelDebug),
 	}
 	// Whatever ends it: nobody uses control any more when it returns.
 	defer a.Close()
