@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"shoal/internal/core"
 	"shoal/internal/disk"
 )
@@ -13,34 +15,52 @@ import (
 // QuarantineAge is how long a tree without a record is kept.
 const QuarantineAge = 24 * time.Hour
 
-// adopt takes over every sandbox of the journal that still runs. Of one that does not run any more
-// List says so, and its tree stays.
+// adoptParallel is how many sandboxes are looked at together: one that hangs must not hold up the others.
+const adoptParallel = 16
+
+// adopt takes over every sandbox of the journal that still runs. Of one that does not run any more, or can't be reached, List
+// says so; Sweep ends what is left of it, and its tree stays.
 func (n *Node) adopt(ctx context.Context) error {
 	entries, err := n.journal.list()
 	if err != nil {
 		return err
 	}
+	var g errgroup.Group
+	g.SetLimit(adoptParallel)
 	for _, e := range entries {
 		if e.Phase != phaseRunning {
 			n.admission.force(e.Sandbox, e.Resources)
 			continue
 		}
-		if _, err := n.cfg.Network.Adopt(ctx, e.Sandbox); err != nil {
-			n.log.Warn("sandbox has lost its network", "sandbox_id", string(e.Sandbox), "err", err)
-			continue
-		}
-		if err := n.cfg.Runtime.Adopt(ctx, e.Sandbox, e.Incarnation); err != nil {
-			n.log.Warn("sandbox did not outlive the restart", "sandbox_id", string(e.Sandbox), "err", err)
-			continue
-		}
-		n.admission.force(e.Sandbox, e.Resources)
-		n.putLive(n.newMachine(e.Sandbox, e.Incarnation))
+		g.Go(func() error {
+			n.adoptOne(ctx, e)
+			return nil
+		})
 	}
-	return nil
+	return g.Wait()
+}
+
+func (n *Node) adoptOne(ctx context.Context, e entry) {
+	if e.Incarnation == 0 {
+		n.log.Error("a journal entry is damaged: its sandbox is ended and its tree kept", "sandbox_id", string(e.Sandbox))
+		return
+	}
+	if _, err := n.cfg.Network.Adopt(ctx, e.Sandbox); err != nil {
+		n.log.Warn("sandbox has lost its network", "sandbox_id", string(e.Sandbox), "err", err)
+		return
+	}
+	if err := n.cfg.Runtime.Adopt(ctx, e.Sandbox, e.Incarnation); err != nil {
+		n.log.Warn("sandbox did not outlive the restart", "sandbox_id", string(e.Sandbox), "err", err)
+		return
+	}
+	n.admission.force(e.Sandbox, e.Resources)
+	m := n.newMachine(e.Sandbox, e.Incarnation)
+	m.answers.Store(true)
+	n.putLive(m)
 }
 
 // Sweep reclaims what has no right to be here. known holds the sandboxes that the store wants. It runs once after a start,
-// before any command.
+// before any command. It goes on after an error: what is broken in one sandbox is no reason to leave another.
 func (n *Node) Sweep(ctx context.Context, known map[core.SandboxID]bool) error {
 	entries, err := n.journal.list()
 	if err != nil {
@@ -50,58 +70,68 @@ func (n *Node) Sweep(ctx context.Context, known map[core.SandboxID]bool) error {
 	var errs []error
 	for _, e := range entries {
 		journaled[e.Sandbox] = true
-		switch {
-		case e.Phase == phaseDeleting, e.Phase == phaseCreating:
-			n.log.Info("finishing what a restart cut off", "sandbox_id", string(e.Sandbox), "phase", string(e.Phase))
-			errs = append(errs, n.teardown(ctx, e.Sandbox))
-		case !known[e.Sandbox]:
-			n.log.Warn("sandbox without a record: its tree is set aside", "sandbox_id", string(e.Sandbox))
-			errs = append(errs, n.setAside(ctx, e.Sandbox))
-		case !n.isLive(e.Sandbox):
-			// What could not be taken over must not run on unseen: its record is about to say that it failed.
-			errs = append(errs, n.end(ctx, e.Sandbox))
+		if err := n.sweepEntry(ctx, e, known[e.Sandbox]); err != nil {
+			errs = append(errs, fmt.Errorf("sweep sandbox %s: %w", e.Sandbox, err))
 		}
 	}
 	errs = append(errs, n.sweepStrays(ctx, journaled), n.sweepTrees(ctx, journaled, known), n.purge(ctx))
 	return errors.Join(errs...)
 }
 
-// isLive reports whether a machine is reachable.
-func (n *Node) isLive(id core.SandboxID) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.live[id] != nil
+// sweepEntry settles one sandbox of the journal.
+func (n *Node) sweepEntry(ctx context.Context, e entry, known bool) error {
+	done, err := n.turns.take(ctx, e.Sandbox)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if e.Phase != phaseRunning {
+		n.log.Info("finishing what a restart cut off", "sandbox_id", string(e.Sandbox), "phase", string(e.Phase))
+		return n.teardown(ctx, e.Sandbox)
+	}
+	if !known {
+		n.log.Warn("sandbox without a record: its tree is set aside", "sandbox_id", string(e.Sandbox))
+		return n.setAside(ctx, e.Sandbox)
+	}
+	if _, err := n.machine(e.Sandbox); err != nil {
+		// Nobody can reach what may be left of it.
+		return n.reclaim(ctx, e.Sandbox)
+	}
+	return nil
 }
 
 // sweepStrays reclaims processes, slots and run directories that no journal entry stands for.
 func (n *Node) sweepStrays(ctx context.Context, journaled map[core.SandboxID]bool) error {
-	stray := map[core.SandboxID]bool{}
+	found := map[core.SandboxID]bool{}
+	var errs []error
 	machines, err := n.cfg.Runtime.List(ctx)
 	if err != nil {
-		return fmt.Errorf("list sandboxes: %w", err)
+		errs = append(errs, fmt.Errorf("list machines: %w", err))
 	}
 	for _, m := range machines {
-		stray[m.ID] = !journaled[m.ID]
+		found[m.ID] = true
 	}
 	slots, err := n.cfg.Network.List(ctx)
 	if err != nil {
-		return fmt.Errorf("list slots: %w", err)
+		errs = append(errs, fmt.Errorf("list slots: %w", err))
 	}
 	for _, s := range slots {
-		stray[s.Sandbox] = !journaled[s.Sandbox]
+		found[s.Sandbox] = true
 	}
 	dirs, err := n.listRunDirs()
 	if err != nil {
-		return err
+		errs = append(errs, err)
 	}
 	for _, id := range dirs {
-		stray[id] = !journaled[id]
+		found[id] = true
 	}
-	var errs []error
-	for id, is := range stray {
-		if is {
-			n.log.Warn("reclaiming remains of a sandbox", "sandbox_id", string(id))
-			errs = append(errs, n.end(ctx, id), n.removeRunDir(id))
+	for id := range found {
+		if journaled[id] {
+			continue
+		}
+		n.log.Warn("reclaiming remains of a sandbox", "sandbox_id", string(id))
+		if err := n.reclaim(ctx, id); err != nil {
+			errs = append(errs, fmt.Errorf("reclaim remains of sandbox %s: %w", id, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -131,10 +161,10 @@ func (n *Node) sweepTrees(ctx context.Context, journaled, known map[core.Sandbox
 func (n *Node) purge(ctx context.Context) error {
 	count, err := n.cfg.Disk.PurgeQuarantine(ctx, QuarantineAge)
 	if err != nil {
-		return fmt.Errorf("purge trees set aside: %w", err)
+		err = fmt.Errorf("purge trees set aside: %w", err)
 	}
 	if count > 0 {
 		n.log.Info("removed trees that were set aside", "count", count)
 	}
-	return n.journal.purgeAside(n.cfg.Clock.Now(), QuarantineAge)
+	return errors.Join(err, n.journal.purgeAside(n.cfg.Clock.Now(), QuarantineAge))
 }

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -21,12 +20,27 @@ const undoTimeout = 30 * time.Second
 
 // Create clones the template's tree and starts a sandbox whose guest agent has answered.
 func (n *Node) Create(ctx context.Context, spec core.NodeSpec) error {
+	done, err := n.turns.take(ctx, spec.Sandbox)
+	if err != nil {
+		return err
+	}
+	defer done()
 	if !n.admission.has(spec.Sandbox) {
 		return core.Errorf(core.CodeInternal, "the sandbox has no reservation")
 	}
-	if e, ok, err := n.journal.get(spec.Sandbox); err != nil || ok {
-		return errors.Join(err, n.createAgain(e, spec, ok))
+	e, known, err := n.journal.get(spec.Sandbox)
+	if err != nil || known {
+		return n.createAgain(e, spec, err)
 	}
+	defer n.beginStart(spec.Sandbox, spec.Incarnation)()
+	if err := n.create(ctx, spec); err != nil {
+		return n.undoCreate(ctx, spec.Sandbox, err)
+	}
+	return nil
+}
+
+// create writes the intent, makes every part, and writes that it is done. Its caller undoes it.
+func (n *Node) create(ctx context.Context, spec core.NodeSpec) error {
 	e := entry{
 		Sandbox: spec.Sandbox, Tenant: spec.Tenant, Incarnation: spec.Incarnation, Epoch: spec.Epoch,
 		Template: spec.Template, Resources: spec.Resources, Phase: phaseCreating, At: n.cfg.Clock.Now(),
@@ -34,38 +48,36 @@ func (n *Node) Create(ctx context.Context, spec core.NodeSpec) error {
 	if err := n.journal.put(e); err != nil {
 		return core.Wrap(core.CodeInternal, err, "the node can't write its journal")
 	}
-	m, err := n.build(ctx, spec)
-	if err == nil {
-		e.Phase = phaseRunning
-		err = n.journal.put(e)
+	if err := failpoint.Hit(failpoint.NodeCreateJournaled); err != nil {
+		return err
 	}
-	if err == nil {
+	m, err := n.build(ctx, spec)
+	if err != nil {
+		return err
+	}
+	e.Phase = phaseRunning
+	if err = n.journal.put(e); err != nil {
+		err = core.Wrap(core.CodeInternal, err, "the node can't write its journal")
+	} else {
 		err = failpoint.Hit(failpoint.NodeCreateReady)
 	}
+	if err == nil && !n.putLive(m) {
+		err = core.Errorf(core.CodeUnavailable, "the sandbox ended right after it was started")
+	}
 	if err != nil {
-		if m != nil {
-			m.guest.Close()
-		}
-		return n.undoCreate(ctx, spec.Sandbox, err)
-	}
-	if !n.putLive(m) {
 		m.guest.Close()
-		return n.undoCreate(ctx, spec.Sandbox, core.Errorf(core.CodeUnavailable, "the sandbox ended right after it was started"))
 	}
-	return nil
+	return err
 }
 
-// createAgain answers a create of a sandbox that the journal knows.
-func (n *Node) createAgain(e entry, spec core.NodeSpec, known bool) error {
-	if !known {
-		return nil
-	}
-	if e.Phase == phaseRunning && e.Incarnation == spec.Incarnation {
-		if _, err := n.Guest(spec.Sandbox); err == nil {
+// createAgain answers a create of a sandbox that the journal knows. damaged is why its entry can't be read, if so.
+func (n *Node) createAgain(e entry, spec core.NodeSpec, damaged error) error {
+	if damaged == nil && e.Phase == phaseRunning && e.Incarnation == spec.Incarnation {
+		if _, err := n.machine(spec.Sandbox); err == nil {
 			return nil
 		}
 	}
-	return core.Errorf(core.CodeConflict, "the node has remains of this sandbox: delete it first")
+	return core.Wrap(core.CodeConflict, damaged, "the node has remains of this sandbox: delete it first")
 }
 
 // undoCreate removes what a create has begun and returns why it failed, as the caller's cancel if it was that.
@@ -76,16 +88,13 @@ func (n *Node) undoCreate(ctx context.Context, id core.SandboxID, cause error) e
 		n.log.Warn("undo of a create left something for the next sweep", "sandbox_id", string(id), "err", err)
 	}
 	if ctx.Err() != nil {
-		return core.Wrap(core.CodeCanceled, cause, "the create was canceled")
+		return interrupted(ctx, cause, "the create")
 	}
 	return cause
 }
 
-// build makes every part of a sandbox in order. Its caller undoes it.
+// build makes every part of a sandbox in order and returns its machine, whose agent has answered.
 func (n *Node) build(ctx context.Context, spec core.NodeSpec) (*machine, error) {
-	if err := failpoint.Hit(failpoint.NodeCreateJournaled); err != nil {
-		return nil, err
-	}
 	root, slot, err := n.cloneAndAttach(ctx, spec)
 	if err != nil {
 		return nil, err

@@ -2,9 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"shoal/internal/core"
@@ -14,55 +11,67 @@ import (
 // purgeEvery is how often trees that were set aside are looked at.
 const purgeEvery = time.Hour
 
-// watchExits passes on the ends of sandboxes that nobody asked for, and drops what was set aside for long enough.
+// watchExits passes on the ends of sandboxes that nobody asked for. Each is seen to on its own: one that can't be cleaned up
+// must not keep the others from being told.
 func (n *Node) watchExits() {
 	defer n.wg.Done()
 	exits := n.cfg.Runtime.Exits()
 	for {
 		select {
-		case <-n.done:
+		case <-n.ctx.Done():
 			return
 		case e, ok := <-exits:
 			if !ok {
 				return
 			}
-			n.exited(e)
+			if !n.markEnded(e) {
+				n.log.Debug("a sandbox ended during its create or delete", "sandbox_id", string(e.ID), "reason", e.Reason)
+				continue // they clean up themselves
+			}
+			n.wg.Go(func() { n.exited(e) })
+		}
+	}
+}
+
+// exited removes what is left of a machine that ended by itself, but not its tree, and tells of it.
+func (n *Node) exited(e runtime.Exit) {
+	if err := n.cleanUp(e); err != nil {
+		n.log.Warn("clean up after a sandbox that ended", "sandbox_id", string(e.ID), "err", err)
+	}
+	select {
+	case n.exits <- core.NodeExit{Sandbox: e.ID, Incarnation: e.Incarnation, Reason: e.Reason}:
+	case <-n.ctx.Done():
+	}
+}
+
+// cleanUp waits for its turn: by then a delete may have removed everything.
+func (n *Node) cleanUp(e runtime.Exit) error {
+	ctx, cancel := context.WithTimeout(n.ctx, undoTimeout)
+	defer cancel()
+	done, err := n.turns.take(ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if _, err := n.machine(e.ID); err == nil {
+		return nil // it has been started again
+	}
+	err = n.reclaim(ctx, e.ID)
+	n.admission.release(e.ID) // the dead hold no memory
+	return err
+}
+
+// watchAge drops what was set aside for long enough.
+func (n *Node) watchAge() {
+	defer n.wg.Done()
+	for {
+		select {
+		case <-n.ctx.Done():
+			return
 		case <-n.cfg.Clock.After(purgeEvery):
-			if err := n.purge(context.Background()); err != nil {
+			if err := n.purge(n.ctx); err != nil && n.ctx.Err() == nil {
 				n.log.Warn("purge of trees set aside", "err", err)
 			}
 		}
 	}
-}
-
-// exited makes a dead machine unreachable, and removes what is left of it but the tree.
-func (n *Node) exited(e runtime.Exit) {
-	if !n.markEnded(e) {
-		n.log.Debug("a sandbox ended during its create or delete", "sandbox_id", string(e.ID), "reason", e.Reason)
-		return // they clean up themselves
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), undoTimeout)
-	defer cancel()
-	if err := n.end(ctx, e.ID); err != nil {
-		n.log.Warn("clean up after a sandbox that ended", "sandbox_id", string(e.ID), "err", err)
-	}
-	n.admission.release(e.ID) // the dead hold no memory
-	select {
-	case n.exits <- core.NodeExit{Sandbox: e.ID, Incarnation: e.Incarnation, Reason: e.Reason}:
-	case <-n.done:
-	}
-}
-
-func (n *Node) listRunDirs() ([]core.SandboxID, error) {
-	names, err := os.ReadDir(filepath.Join(n.cfg.Dir, "run"))
-	if err != nil {
-		return nil, fmt.Errorf("list run directories: %w", err)
-	}
-	var out []core.SandboxID
-	for _, d := range names {
-		if core.IsID(d.Name()) {
-			out = append(out, core.SandboxID(d.Name()))
-		}
-	}
-	return out, nil
 }

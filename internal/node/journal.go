@@ -45,12 +45,28 @@ const journalVersion = 1
 // nothing runs, and a tree without an entry is kept if the store knows it, and set aside if it does not.
 type journal struct{ dir string }
 
+// openJournal opens the journal and removes entries that were never finished: the old ones stand.
 func openJournal(dir string) (*journal, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "aside"), 0o700); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	for _, d := range names {
+		if !strings.HasSuffix(d.Name(), unfinished) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, d.Name())); err != nil {
+			return nil, fmt.Errorf("open journal: %w", err)
+		}
+	}
 	return &journal{dir: dir}, nil
 }
+
+// unfinished ends the name of an entry that is being written.
+const unfinished = ".json.new"
 
 func (j *journal) path(id core.SandboxID) string { return filepath.Join(j.dir, string(id)+".json") }
 
@@ -61,12 +77,13 @@ func (j *journal) put(e entry) error {
 	if err != nil {
 		return fmt.Errorf("encode journal entry: %w", err)
 	}
-	tmp := j.path(e.Sandbox) + ".new"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return fmt.Errorf("write journal: %w", err)
+	tmp := filepath.Join(j.dir, string(e.Sandbox)+unfinished)
+	err = os.WriteFile(tmp, data, 0o600)
+	if err == nil {
+		err = os.Rename(tmp, j.path(e.Sandbox))
 	}
-	if err := os.Rename(tmp, j.path(e.Sandbox)); err != nil {
-		return fmt.Errorf("write journal: %w", err)
+	if err != nil {
+		return errors.Join(fmt.Errorf("write journal: %w", err), ignoreMissing(os.Remove(tmp)))
 	}
 	return nil
 }
@@ -92,19 +109,24 @@ func decodeEntry(data []byte, id core.SandboxID) (entry, error) {
 	if e.Version != journalVersion || e.Sandbox != id {
 		return e, fmt.Errorf("read journal entry %s: version %d for %q", id, e.Version, e.Sandbox)
 	}
-	return e, nil
+	switch e.Phase {
+	case phaseCreating, phaseRunning, phaseDeleting:
+		return e, nil
+	}
+	return e, fmt.Errorf("read journal entry %s: unknown phase %q", id, e.Phase)
 }
 
-func (j *journal) remove(id core.SandboxID) error {
-	return errors.Join(ignoreMissing(os.Remove(j.path(id)+".new")), ignoreMissing(os.Remove(j.path(id))))
-}
+func (j *journal) remove(id core.SandboxID) error { return ignoreMissing(os.Remove(j.path(id))) }
 
-// setAside moves an entry out of the way, for as long as its tree is kept in quarantine.
-func (j *journal) setAside(id core.SandboxID) error {
+// setAside moves an entry out of the way, for as long as its tree is kept in quarantine. The file's time says since when.
+func (j *journal) setAside(id core.SandboxID, now time.Time) error {
+	if err := os.Chtimes(j.path(id), now, now); err != nil {
+		return ignoreMissing(err)
+	}
 	return ignoreMissing(os.Rename(j.path(id), filepath.Join(j.dir, "aside", string(id)+".json")))
 }
 
-// purgeAside removes entries that were written longer ago than age and set aside.
+// purgeAside removes entries that were set aside longer ago than age.
 func (j *journal) purgeAside(now time.Time, age time.Duration) error {
 	names, err := os.ReadDir(filepath.Join(j.dir, "aside"))
 	if err != nil {
@@ -121,8 +143,8 @@ func (j *journal) purgeAside(now time.Time, age time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// list returns every readable entry. One that can't be read is returned as an entry with only its id and phase running, so
-// that what it stands for is kept.
+// list returns every entry. One that can't be read is returned with only its id and phase running, so that what it stands for
+// is kept.
 func (j *journal) list() ([]entry, error) {
 	names, err := os.ReadDir(j.dir)
 	if err != nil {

@@ -39,22 +39,25 @@ type Config struct {
 // Node is one machine. It implements core.Node.
 //
 // Durable: the journal, the trees, the run directories. Process-only: the table of live sandboxes and the reservations,
-// both rebuilt from the journal by Open. mu guards live and ended; the admission has a lock of its own, taken after mu or alone.
+// both rebuilt from the journal by Open. mu guards live and starting and is never held while anything else is locked.
 type Node struct {
 	cfg       Config
 	journal   *journal
 	admission *admission
+	turns     *turns
 	agentPath string
 	log       *slog.Logger
 
 	mu   sync.Mutex
 	live map[core.SandboxID]*machine
-	// ended holds incarnations that ended while they were not in live.
-	ended map[core.SandboxID]int64
+	// starting holds the creates under way.
+	starting map[core.SandboxID]*start
 
 	exits chan core.NodeExit
-	done  chan struct{}
-	wg    sync.WaitGroup
+	// ctx ends with Close, which waits for wg.
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
 }
 
 var _ core.Node = (*Node)(nil)
@@ -79,21 +82,23 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		cfg: cfg, journal: j, admission: newAdmission(cfg.Limits, cfg.Disk), agentPath: agentPath, log: cfg.Logger,
-		live: map[core.SandboxID]*machine{}, ended: map[core.SandboxID]int64{}, exits: make(chan core.NodeExit, 64), done: make(chan struct{}),
+		cfg: cfg, journal: j, admission: newAdmission(cfg.Limits, cfg.Disk), turns: newTurns(), agentPath: agentPath, log: cfg.Logger,
+		live: map[core.SandboxID]*machine{}, starting: map[core.SandboxID]*start{}, exits: make(chan core.NodeExit, 64),
 	}
 	if err := n.adopt(ctx); err != nil {
 		n.closeMachines()
 		return nil, err
 	}
-	n.wg.Add(1)
+	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	n.wg.Add(2)
 	go n.watchExits()
+	go n.watchAge()
 	return n, nil
 }
 
 // Close lets go of everything and leaves the sandboxes running. The drivers stay open: their owner closes them.
 func (n *Node) Close() error {
-	close(n.done)
+	n.cancel()
 	n.wg.Wait()
 	n.closeMachines()
 	return nil
@@ -130,43 +135,11 @@ func (n *Node) Capacity(ctx context.Context) (core.NodeCapacity, error) {
 
 // Guest returns the way to a running sandbox's guest agent.
 func (n *Node) Guest(id core.SandboxID) (core.Guest, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	m := n.live[id]
-	if m == nil {
-		return nil, core.Errorf(core.CodeUnavailable, "the sandbox does not run")
+	m, err := n.machine(id)
+	if err != nil {
+		return nil, err
 	}
 	return m.guest, nil
-}
-
-// Metrics reports what a running sandbox uses.
-func (n *Node) Metrics(ctx context.Context, id core.SandboxID) (core.SandboxMetrics, error) {
-	stats, err := n.cfg.Runtime.Stats(ctx, id)
-	if err != nil {
-		return core.SandboxMetrics{}, err
-	}
-	m := core.SandboxMetrics{
-		At: stats.At, CPUSeconds: stats.CPUSeconds, MemoryBytes: stats.MemoryBytes,
-		MemoryLimitBytes: stats.MemoryLimitBytes, Processes: stats.Processes, DiskBytes: -1,
-	}
-	n.mu.Lock()
-	live := n.live[id]
-	n.mu.Unlock()
-	if live != nil {
-		inside, err := live.guest.Metrics(ctx)
-		if err != nil {
-			return m, err
-		}
-		m.Processes = inside.Processes
-	}
-	usage, err := n.cfg.Disk.Usage(ctx, sandboxTree(id))
-	if err != nil && !core.IsCode(err, core.CodeUnsupported) {
-		return m, err
-	}
-	if err == nil {
-		m.DiskBytes = usage.WrittenBytes
-	}
-	return m, nil
 }
 
 // List returns the sandboxes that exist here.

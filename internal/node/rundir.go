@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,20 +12,22 @@ import (
 	"shoal/internal/core"
 )
 
-// installAgent keeps the guest agent's binary under its digest, so that a sandbox started by an older server keeps the one
-// that it runs. It returns the binary's path.
-func installAgent(dir string, binary []byte) (string, error) {
+// installAgent keeps the guest agent's binary under its digest and removes those of other versions: a sandbox that an older
+// server started keeps the one that it runs by a link of its own. It returns the binary's path.
+func installAgent(root string, binary []byte) (string, error) {
 	sum := sha256.Sum256(binary)
-	dir = filepath.Join(dir, hex.EncodeToString(sum[:]))
+	name := hex.EncodeToString(sum[:])
+	dir := filepath.Join(root, name)
 	path := filepath.Join(dir, "agent")
-	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(binary)) {
+	if err := errors.Join(makeTraversable(root), makeTraversable(dir)); err != nil {
+		return "", err
+	}
+	if err := removeOthers(root, name); err != nil {
+		return "", err
+	}
+	// The content is compared: after a power loss the name may stand for a file that was never written.
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, binary) {
 		return path, nil
-	}
-	if err := makeTraversable(filepath.Dir(dir)); err != nil {
-		return "", err
-	}
-	if err := makeTraversable(dir); err != nil {
-		return "", err
 	}
 	tmp := path + ".new"
 	if err := os.WriteFile(tmp, binary, 0o755); err != nil {
@@ -39,20 +42,39 @@ func installAgent(dir string, binary []byte) (string, error) {
 	return path, nil
 }
 
+// removeOthers removes everything below root but one name.
+func removeOthers(root, keep string) error {
+	names, err := os.ReadDir(root)
+	if err != nil {
+		return fmt.Errorf("list guest agents: %w", err)
+	}
+	for _, d := range names {
+		if d.Name() == keep {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(root, d.Name())); err != nil {
+			return fmt.Errorf("remove an older guest agent: %w", err)
+		}
+	}
+	return nil
+}
+
 func (n *Node) runDir(id core.SandboxID) string { return filepath.Join(n.cfg.Dir, "run", string(id)) }
 
-// makeRunDir makes the directory that the sandbox sees read-only at /run/shoal. A hard link keeps the agent's binary for as
-// long as the sandbox lives.
+// makeRunDir makes the directory that the sandbox sees read-only at /run/shoal, anew for each start. A hard link keeps the
+// agent's binary for as long as the sandbox lives.
 func (n *Node) makeRunDir(id core.SandboxID) (string, error) {
+	if err := n.removeRunDir(id); err != nil {
+		return "", err
+	}
 	dir := n.runDir(id)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make run directory: %w", err)
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make run directory: %w", err)
 	}
-	err := os.Link(n.agentPath, filepath.Join(dir, "agent"))
-	if err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Link(n.agentPath, filepath.Join(dir, "agent")); err != nil {
 		return "", fmt.Errorf("link guest agent: %w", err)
 	}
 	return dir, nil
@@ -63,4 +85,18 @@ func (n *Node) removeRunDir(id core.SandboxID) error {
 		return fmt.Errorf("remove run directory: %w", err)
 	}
 	return nil
+}
+
+func (n *Node) listRunDirs() ([]core.SandboxID, error) {
+	names, err := os.ReadDir(filepath.Join(n.cfg.Dir, "run"))
+	if err != nil {
+		return nil, fmt.Errorf("list run directories: %w", err)
+	}
+	var out []core.SandboxID
+	for _, d := range names {
+		if core.IsID(d.Name()) {
+			out = append(out, core.SandboxID(d.Name()))
+		}
+	}
+	return out, nil
 }

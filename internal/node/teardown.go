@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"shoal/internal/core"
@@ -11,6 +10,11 @@ import (
 
 // Delete ends and removes a sandbox in any condition.
 func (n *Node) Delete(ctx context.Context, id core.SandboxID) error {
+	done, err := n.turns.take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
 	e, ok, err := n.journal.get(id)
 	if err != nil {
 		n.log.Warn("journal entry of a sandbox to delete is damaged", "sandbox_id", string(id), "err", err)
@@ -18,7 +22,9 @@ func (n *Node) Delete(ctx context.Context, id core.SandboxID) error {
 	if ok && e.Phase != phaseDeleting {
 		e.Phase = phaseDeleting
 		if err := n.journal.put(e); err != nil {
-			return err
+			// Deleting is how a full disk gets room again. Cut off half way, the delete is repeated by whoever asked for it,
+			// or the rest is set aside.
+			n.log.Warn("delete without a note in the journal", "sandbox_id", string(id), "err", err)
 		}
 	}
 	if err := failpoint.Hit(failpoint.NodeDeleteBegun); err != nil {
@@ -28,7 +34,7 @@ func (n *Node) Delete(ctx context.Context, id core.SandboxID) error {
 }
 
 // teardown removes every part of a sandbox, whichever are there, and last its journal entry and reservation: only when
-// nothing is left. It may be repeated.
+// nothing is left. It may be repeated. The caller has the turn.
 func (n *Node) teardown(ctx context.Context, id core.SandboxID) error {
 	if err := n.end(ctx, id); err != nil {
 		return err
@@ -42,7 +48,7 @@ func (n *Node) teardown(ctx context.Context, id core.SandboxID) error {
 	return n.forget(id)
 }
 
-// end kills the processes and cuts the network. The tree stays.
+// end kills the processes and cuts the network, in this order: a namespace in use is not taken away. The tree stays.
 func (n *Node) end(ctx context.Context, id core.SandboxID) error {
 	n.dropLive(id, 0)
 	if err := n.cfg.Runtime.Kill(ctx, id); err != nil {
@@ -57,6 +63,14 @@ func (n *Node) end(ctx context.Context, id core.SandboxID) error {
 	return failpoint.Hit(failpoint.NodeDeleteDetached)
 }
 
+// reclaim ends a sandbox and keeps what it has on disk.
+func (n *Node) reclaim(ctx context.Context, id core.SandboxID) error {
+	if err := n.end(ctx, id); err != nil {
+		return err
+	}
+	return n.removeRunDir(id)
+}
+
 // forget removes the run directory, the journal entry and the reservation.
 func (n *Node) forget(id core.SandboxID) error {
 	if err := n.removeRunDir(id); err != nil {
@@ -69,9 +83,6 @@ func (n *Node) forget(id core.SandboxID) error {
 		return fmt.Errorf("remove journal entry: %w", err)
 	}
 	n.admission.release(id)
-	n.mu.Lock()
-	delete(n.ended, id)
-	n.mu.Unlock()
 	return nil
 }
 
@@ -83,5 +94,8 @@ func (n *Node) setAside(ctx context.Context, id core.SandboxID) error {
 	if err := n.cfg.Disk.Quarantine(ctx, sandboxTree(id)); err != nil && !core.IsCode(err, core.CodeNotFound) {
 		return fmt.Errorf("set tree aside: %w", err)
 	}
-	return errors.Join(n.journal.setAside(id), n.forget(id))
+	if err := n.journal.setAside(id, n.cfg.Clock.Now()); err != nil {
+		return fmt.Errorf("set journal entry aside: %w", err)
+	}
+	return n.forget(id)
 }

@@ -9,9 +9,24 @@ import (
 	"shoal/internal/failpoint"
 )
 
-// ImportTemplate makes a frozen tree for the template.
+// ImportTemplate makes a frozen tree for the template. One that is complete already is left as it is; one that was cut off is
+// made anew.
 func (n *Node) ImportTemplate(ctx context.Context, id core.TemplateID, fill func(context.Context, string) error) (core.TreeInfo, error) {
+	has, err := n.HasTemplate(ctx, id)
+	if err != nil {
+		return core.TreeInfo{}, err
+	}
 	ref := templateTree(id)
+	if has {
+		dir, err := n.cfg.Disk.Path(ref)
+		if err != nil {
+			return core.TreeInfo{}, fmt.Errorf("find tree: %w", err)
+		}
+		return n.digest(ctx, dir)
+	}
+	if err := n.cfg.Disk.Delete(ctx, ref); err != nil {
+		return core.TreeInfo{}, fmt.Errorf("remove a cut-off import: %w", err)
+	}
 	info, err := n.importTree(ctx, ref, fill)
 	if err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
@@ -19,8 +34,9 @@ func (n *Node) ImportTemplate(ctx context.Context, id core.TemplateID, fill func
 		if derr := n.cfg.Disk.Delete(undo, ref); derr != nil {
 			n.log.Warn("remove a template that was not finished", "template_id", string(id), "err", derr)
 		}
+		return core.TreeInfo{}, err
 	}
-	return info, err
+	return info, nil
 }
 
 func (n *Node) importTree(ctx context.Context, ref disk.Ref, fill func(context.Context, string) error) (core.TreeInfo, error) {
@@ -37,15 +53,23 @@ func (n *Node) importTree(ctx context.Context, ref disk.Ref, fill func(context.C
 	if err != nil {
 		return core.TreeInfo{}, fmt.Errorf("fill tree: %w", err)
 	}
-	info, err := n.cfg.Digest(ctx, dir)
+	info, err := n.digest(ctx, dir)
 	if err != nil {
-		return core.TreeInfo{}, fmt.Errorf("digest tree: %w", err)
+		return core.TreeInfo{}, err
 	}
 	if err = n.cfg.Disk.Freeze(ctx, ref); err == nil {
 		err = failpoint.Hit(failpoint.NodeImportFrozen)
 	}
 	if err != nil {
 		return core.TreeInfo{}, fmt.Errorf("freeze tree: %w", err)
+	}
+	return info, nil
+}
+
+func (n *Node) digest(ctx context.Context, dir string) (core.TreeInfo, error) {
+	info, err := n.cfg.Digest(ctx, dir)
+	if err != nil {
+		return core.TreeInfo{}, fmt.Errorf("digest tree: %w", err)
 	}
 	return info, nil
 }

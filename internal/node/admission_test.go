@@ -1,0 +1,78 @@
+package node_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"shoal/internal/core"
+	"shoal/internal/disk"
+	"shoal/internal/node"
+)
+
+func wantExhausted(t *testing.T, err error) {
+	t.Helper()
+	var e *core.Error
+	if !errors.As(err, &e) || e.Code != core.CodeExhausted || e.RetryAfter <= 0 {
+		t.Errorf("%v, want exhausted with a time to try again", err)
+	}
+}
+
+func TestReserve(t *testing.T) {
+	h := newHost(t)
+	h.limits = node.Limits{MemoryBytes: 100 * mib, MaxSandboxes: 2, MinDiskFreeBytes: 10 * mib}
+	s := h.open()
+	a, b, c := core.SandboxID(core.NewID()), core.SandboxID(core.NewID()), core.SandboxID(core.NewID())
+	of := func(m int64) core.Resources { return core.Resources{MemoryBytes: m * mib} }
+	s.disk.SetSpace(disk.Space{TotalBytes: 100 * mib, FreeBytes: 10*mib - 1})
+	wantExhausted(t, s.Reserve(a, of(1)))
+	s.wantNothing(t)
+	s.disk.SetSpace(disk.Space{TotalBytes: 100 * mib, FreeBytes: 10 * mib})
+	wantExhausted(t, s.Reserve(a, of(101)))
+	if err := s.Reserve(a, of(60)); err != nil {
+		t.Fatal(err)
+	}
+	wantExhausted(t, s.Reserve(b, of(41)))
+	if got := s.trace(t); got != (trace{reserved: 1, memory: 60 * mib}) {
+		t.Errorf("after a refusal: %+v", got)
+	}
+	// A second reservation replaces the first; refused, it leaves it.
+	wantExhausted(t, s.Reserve(a, of(101)))
+	if err := s.Reserve(a, of(50)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Reserve(b, of(50)); err != nil {
+		t.Fatal(err)
+	}
+	wantExhausted(t, s.Reserve(c, of(0)))
+	s.Release(a)
+	s.Release(a)
+	if err := s.Reserve(c, of(50)); err != nil {
+		t.Error(err)
+	}
+	s.Release(b)
+	s.Release(c)
+	s.wantNothing(t)
+}
+
+func TestReserveIsAtomic(t *testing.T) {
+	h := newHost(t)
+	h.limits = node.Limits{MemoryBytes: 7 * 64 * mib, MaxSandboxes: 100}
+	s := h.open()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	won := 0
+	for range 50 {
+		wg.Go(func() {
+			if s.Reserve(core.SandboxID(core.NewID()), core.Resources{MemoryBytes: 64 * mib}) == nil {
+				mu.Lock()
+				won++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if c, err := s.Capacity(t.Context()); won != 7 || err != nil || c.Sandboxes != 7 || c.MemoryReservedBytes != c.MemoryBytes {
+		t.Errorf("%d won, capacity %+v, %v", won, c, err)
+	}
+}

@@ -1,0 +1,368 @@
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/disk"
+	diskfake "shoal/internal/disk/fake"
+	"shoal/internal/guest"
+	networkfake "shoal/internal/network/fake"
+	"shoal/internal/node"
+	"shoal/internal/runtime"
+	runtimefake "shoal/internal/runtime/fake"
+)
+
+const (
+	mib = 1 << 20
+	// patience bounds every wait: far longer than any takes.
+	patience = 20 * time.Second
+)
+
+// template is the one that sandboxes of these tests start from.
+var template = core.TemplateID("basetemplate0000000000")
+
+// host is what outlives a server: machines, slots, trees, the node's directory.
+type host struct {
+	t      *testing.T
+	dir    string
+	world  *runtimefake.World
+	kernel *networkfake.Kernel
+	clock  *clock
+	limits node.Limits
+
+	mu     sync.Mutex
+	agents map[core.SandboxID]*guest.Server
+}
+
+// server is a node with its drivers.
+type server struct {
+	*node.Node
+	host    *host
+	runtime *runtimefake.Driver
+	network *networkfake.Driver
+	disk    *diskfake.Driver
+	stop    func()
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	h := &host{
+		t: t, dir: t.TempDir(), kernel: networkfake.NewKernel(), clock: newClock(), agents: map[core.SandboxID]*guest.Server{},
+		limits: node.Limits{MemoryBytes: 1024 * mib, MaxSandboxes: 100},
+	}
+	h.world = runtimefake.NewWorld(runtimefake.Config{Agent: h.agent})
+	t.Cleanup(func() {
+		h.world.Close()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, a := range h.agents {
+			a.Close()
+		}
+	})
+	return h
+}
+
+// agent serves a connection as the sandbox's guest agent does.
+func (h *host) agent(ctx context.Context, spec runtime.Spec, conn net.Conn) {
+	h.mu.Lock()
+	a := h.agents[spec.ID]
+	if a == nil {
+		var err error
+		if a, err = guest.New(guest.Config{}); err != nil {
+			h.t.Errorf("new agent: %v", err)
+			h.mu.Unlock()
+			return
+		}
+		h.agents[spec.ID] = a
+	}
+	h.mu.Unlock()
+	a.ServeConn(ctx, conn)
+}
+
+// open starts a server on the host, which ends with the test at the latest.
+func (h *host) open() *server {
+	h.t.Helper()
+	d, err := diskfake.Open(filepath.Join(h.dir, "trees"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	s := &server{host: h, runtime: runtimefake.Open(h.world), network: networkfake.New(h.kernel), disk: d}
+	s.Node, err = node.Open(h.t.Context(), node.Config{
+		Dir: filepath.Join(h.dir, "node"), Runtime: s.runtime, Disk: d, Network: s.network, AgentBinary: []byte("agent"),
+		Digest: func(context.Context, string) (core.TreeInfo, error) { return core.TreeInfo{Digest: "d", Files: 1}, nil },
+		Limits: h.limits, Clock: h.clock, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		h.t.Fatalf("open: %v", err)
+	}
+	s.stop = sync.OnceFunc(func() {
+		// A machine keeps its network namespace in use, whoever has attached it.
+		for _, spec := range h.world.Specs() {
+			_, _ = h.kernel.Hold(spec.ID)
+		}
+		if err := s.Close(); err != nil {
+			h.t.Errorf("close: %v", err)
+		}
+		for _, err := range []error{s.runtime.Close(), s.network.Close(), s.disk.Close()} {
+			if err != nil {
+				h.t.Errorf("close driver: %v", err)
+			}
+		}
+	})
+	h.t.Cleanup(s.stop)
+	return s
+}
+
+// start opens a server that has the template.
+func start(t *testing.T) *server {
+	t.Helper()
+	s := newHost(t).open()
+	s.importTemplate(t)
+	return s
+}
+
+func (s *server) importTemplate(t *testing.T) {
+	t.Helper()
+	_, err := s.ImportTemplate(t.Context(), template, func(_ context.Context, dir string) error {
+		return os.WriteFile(filepath.Join(dir, "file"), []byte("content"), 0o600)
+	})
+	if err != nil {
+		t.Fatalf("import template: %v", err)
+	}
+}
+
+// restart ends the server and starts another on the same host.
+func (s *server) restart() *server {
+	s.host.t.Helper()
+	s.stop()
+	return s.host.open()
+}
+
+func newSpec() core.NodeSpec {
+	return core.NodeSpec{
+		Sandbox: core.SandboxID(core.NewID()), Tenant: "tenant", Incarnation: 1, Epoch: 3, Template: template, Hostname: "box",
+		Resources: core.Resources{MemoryBytes: 64 * mib, VCPUs: 1},
+	}
+}
+
+// reserve makes a spec with a reservation.
+func (s *server) reserve(t *testing.T) core.NodeSpec {
+	t.Helper()
+	spec := newSpec()
+	if err := s.Reserve(spec.Sandbox, spec.Resources); err != nil {
+		t.Fatalf("reserve: %v", err)
+	}
+	return spec
+}
+
+// create makes a sandbox that runs.
+func (s *server) create(t *testing.T) core.NodeSpec {
+	t.Helper()
+	spec := s.reserve(t)
+	if err := s.Create(t.Context(), spec); err != nil {
+		t.Fatalf("create: %v", err)
+	}
+	return spec
+}
+
+// reachable says whether the sandbox's agent answers.
+func (s *server) reachable(t *testing.T, id core.SandboxID) bool {
+	t.Helper()
+	g, err := s.Guest(id)
+	if err != nil {
+		if !core.IsCode(err, core.CodeUnavailable) {
+			t.Errorf("guest: %v, want unavailable", err)
+		}
+		return false
+	}
+	if err := g.Ping(t.Context()); err != nil {
+		t.Errorf("ping: %v", err)
+		return false
+	}
+	return true
+}
+
+// trace is what is left of sandboxes, each list with the ids.
+type trace struct {
+	machines, slots, trees, runDirs, journal string
+	reserved                                 int
+	memory                                   int64
+}
+
+func (s *server) trace(t *testing.T) trace {
+	t.Helper()
+	var tr trace
+	add := func(list *string, name string) { *list = strings.TrimSpace(*list + " " + name) }
+	for _, spec := range s.host.world.Specs() {
+		add(&tr.machines, string(spec.ID))
+	}
+	slots, err := s.network.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, slot := range slots {
+		add(&tr.slots, string(slot.Sandbox))
+	}
+	trees, err := s.disk.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tree := range trees {
+		if tree.Ref.Kind == disk.KindSandbox {
+			add(&tr.trees, tree.Ref.ID)
+		}
+	}
+	for _, name := range s.host.names(t, "run") {
+		add(&tr.runDirs, name)
+	}
+	for _, name := range s.host.names(t, "journal") {
+		if name != "aside" {
+			add(&tr.journal, strings.TrimSuffix(name, ".json"))
+		}
+	}
+	c, err := s.Capacity(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.reserved, tr.memory = c.Sandboxes, c.MemoryReservedBytes
+	return tr
+}
+
+// wantNothing fails the test if anything is left of any sandbox.
+func (s *server) wantNothing(t *testing.T) {
+	t.Helper()
+	if got := s.trace(t); got != (trace{}) {
+		t.Errorf("left behind: %+v", got)
+	}
+}
+
+// names lists a directory of the node's own.
+func (h *host) names(t *testing.T, dir string) []string {
+	t.Helper()
+	list, err := os.ReadDir(filepath.Join(h.dir, "node", dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range list {
+		names = append(names, d.Name())
+	}
+	return names
+}
+
+func (h *host) journalPath(id core.SandboxID) string {
+	return filepath.Join(h.dir, "node", "journal", string(id)+".json")
+}
+
+// setPhase rewrites a journal entry as if the server had died in that phase.
+func (h *host) setPhase(t *testing.T, id core.SandboxID, phase string) {
+	t.Helper()
+	data, err := os.ReadFile(h.journalPath(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e map[string]any
+	if err := json.Unmarshal(data, &e); err != nil {
+		t.Fatal(err)
+	}
+	e["phase"] = phase
+	if data, err = json.Marshal(e); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.journalPath(id), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// blockJournal makes the next write of the sandbox's journal entry fail.
+func (h *host) blockJournal(t *testing.T, id core.SandboxID) {
+	t.Helper()
+	if err := os.Mkdir(h.journalPath(id)+".new", 0o700); err != nil {
+		t.Error(err)
+	}
+}
+
+// aside counts trees that were set aside.
+func (h *host) aside(t *testing.T, id core.SandboxID) int {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(h.dir, "trees", string(disk.KindSandbox), string(id)+".*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+// exit waits for the end of a machine.
+func (s *server) exit(t *testing.T) core.NodeExit {
+	t.Helper()
+	select {
+	case e := <-s.Exits():
+		return e
+	case <-time.After(patience):
+		t.Fatal("no exit was reported")
+		return core.NodeExit{}
+	}
+}
+
+// exitsLeft stops the server and returns the exits that nobody has taken.
+func (s *server) exitsLeft() []core.NodeExit {
+	s.stop()
+	var list []core.NodeExit
+	for {
+		select {
+		case e := <-s.Exits():
+			list = append(list, e)
+		default:
+			return list
+		}
+	}
+}
+
+// clock is the system's for short waits; long ones end when the test says so.
+type clock struct {
+	mu      sync.Mutex
+	ahead   time.Duration
+	waiting []chan time.Time
+	asked   chan struct{}
+}
+
+func newClock() *clock { return &clock{asked: make(chan struct{}, 100)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.ahead)
+}
+
+func (c *clock) After(d time.Duration) <-chan time.Time {
+	if d < time.Minute {
+		return time.After(d)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := make(chan time.Time, 1)
+	c.waiting = append(c.waiting, ch)
+	c.asked <- struct{}{}
+	return ch
+}
+
+// advance moves the clock on and ends all long waits.
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += d
+	for _, ch := range c.waiting {
+		ch <- time.Now()
+	}
+	c.waiting = nil
+}

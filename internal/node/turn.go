@@ -1,0 +1,63 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"shoal/internal/core"
+)
+
+// turns lets one command of a sandbox go on at a time. Callers serialise commands themselves; the end of a machine, which
+// comes by itself, is what they can't serialise.
+type turns struct {
+	mu   sync.Mutex
+	held map[core.SandboxID]*turn
+}
+
+type turn struct {
+	// taken holds a token while somebody has the turn.
+	taken chan struct{}
+	// users counts those that have it or wait for it.
+	users int
+}
+
+func newTurns() *turns { return &turns{held: map[core.SandboxID]*turn{}} }
+
+// take waits for the sandbox's turn until ctx ends.
+func (t *turns) take(ctx context.Context, id core.SandboxID) (done func(), err error) {
+	t.mu.Lock()
+	u := t.held[id]
+	if u == nil {
+		u = &turn{taken: make(chan struct{}, 1)}
+		t.held[id] = u
+	}
+	u.users++
+	t.mu.Unlock()
+	select {
+	case u.taken <- struct{}{}:
+		return func() {
+			<-u.taken
+			t.leave(id, u)
+		}, nil
+	case <-ctx.Done():
+		t.leave(id, u)
+		return nil, interrupted(ctx, ctx.Err(), "the sandbox's command before this one")
+	}
+}
+
+func (t *turns) leave(id core.SandboxID, u *turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if u.users--; u.users == 0 {
+		delete(t.held, id)
+	}
+}
+
+// interrupted says how ctx has ended what was being done.
+func interrupted(ctx context.Context, cause error, what string) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return core.Wrap(core.CodeTimeout, cause, "%s took too long", what)
+	}
+	return core.Wrap(core.CodeCanceled, cause, "%s was canceled", what)
+}
