@@ -34,10 +34,11 @@ help: ## List the targets.
 
 # mmdebstrap makes the templates' file trees from Debian packages; btrfs-progs formats the pool in which they are kept.
 # Nothing else of the host is needed: Shoal speaks to netlink, nftables and cgroups itself.
-deps: ## Install what the host needs (Debian, Ubuntu): mmdebstrap and btrfs-progs, with apt.
+deps: ## Install what the host needs (Debian, Ubuntu) with apt: mmdebstrap, btrfs-progs, and Go if there is none.
 	@if ! command -v apt-get >/dev/null; then \
 	  echo "no apt-get here: install btrfs-progs (mkfs.btrfs) and mmdebstrap yourself; without mmdebstrap, templates can't be built" >&2; exit 1; fi
 	@missing=""; \
+	command -v $(GO) >/dev/null || missing="$$missing golang-go"; \
 	command -v mkfs.btrfs >/dev/null || missing="$$missing btrfs-progs"; \
 	command -v mmdebstrap >/dev/null || missing="$$missing mmdebstrap"; \
 	[ -e /etc/ssl/certs/ca-certificates.crt ] || missing="$$missing ca-certificates"; \
@@ -45,6 +46,8 @@ deps: ## Install what the host needs (Debian, Ubuntu): mmdebstrap and btrfs-prog
 	  echo "deps: installing$$missing"; \
 	  sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	  $$sudo apt-get update -qq; DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends $$missing; fi
+	@minor=$$($(GO) env GOVERSION | sed -n 's/^go1\.\([0-9]*\).*/\1/p'); if [ "$${minor:-0}" -lt 21 ]; then \
+	  echo "deps: $$($(GO) env GOVERSION) is too old: Go 1.21 or newer fetches the version it needs by itself; get one from https://go.dev/dl/" >&2; exit 1; fi
 
 build: $(BIN) ## Build bin/shoal: static, with the guest agent inside.
 
