@@ -23,6 +23,9 @@ import (
 	"shoal/internal/runtime/gvisor"
 )
 
+// bareCgroup is the parent of the bare side's control groups.
+const bareCgroup = "shoal-bench-bare"
+
 // bare is the drivers without a server: no API, no store, no journal.
 type bare struct {
 	dir     string
@@ -30,73 +33,85 @@ type bare struct {
 	network *linux.Driver
 	runtime *gvisor.Driver
 	runDir  string
+	library libraryTimes
 }
 
 var bareTemplate = disk.Ref{Kind: disk.KindTemplate, ID: "bare"}
 
-func openBare(ctx context.Context, dir string) (*bare, error) {
-	b := &bare{dir: dir, runDir: filepath.Join(dir, "agent")}
+func (b *bare) open(ctx context.Context) (err error) {
+	b.runDir = filepath.Join(b.dir, "agent")
 	log := slog.New(slog.DiscardHandler)
 	if err := os.MkdirAll(b.runDir, 0o755); err != nil {
-		return nil, err
+		return err
 	}
 	agent, err := embedded.Agent()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := os.WriteFile(filepath.Join(b.runDir, "agent"), agent, 0o755); err != nil {
-		return nil, err
+		return err
 	}
-	if b.disk, err = btrfs.Open(ctx, btrfs.Config{Dir: filepath.Join(dir, "pool"), OwnerGID: gvisor.DefaultOwnerUID, Logger: log}); err != nil {
-		return nil, err
+	if b.disk, err = btrfs.Open(ctx, btrfs.Config{Dir: filepath.Join(b.dir, "pool"), OwnerGID: gvisor.DefaultOwnerUID, Logger: log}); err != nil {
+		return err
 	}
-	if b.network, err = linux.Open(ctx, linux.Config{Name: "bench", StateDir: filepath.Join(dir, "net"), Logger: log}); err != nil {
-		return nil, err
+	if b.network, err = linux.Open(ctx, linux.Config{Name: "bench", StateDir: filepath.Join(b.dir, "net"), Logger: log}); err != nil {
+		return err
 	}
 	b.runtime, err = gvisor.Open(ctx, gvisor.Config{
-		StateDir: filepath.Join(dir, "runtime"), BinDir: filepath.Join(dir, "bin"), CgroupParent: "shoal-bench-bare",
-		DialSlot: b.network.Dial, Logger: log,
+		StateDir: filepath.Join(b.dir, "runtime"), BinDir: filepath.Join(b.dir, "bin"), CgroupParent: bareCgroup,
+		DialSlot: b.network.Dial, Logger: slog.New(&b.library),
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	path, err := b.disk.Create(ctx, bareTemplate)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	_, err = image.Bootstrap(ctx, image.BootstrapConfig{
-		Recipe: image.Minimal, Dir: path, OwnerUID: gvisor.DefaultOwnerUID, WorkDir: filepath.Join(dir, "cache"), Logger: log,
+		Recipe: image.Minimal, Dir: path, OwnerUID: gvisor.DefaultOwnerUID, WorkDir: filepath.Join(b.dir, "cache"), Logger: log,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return b, b.disk.Freeze(ctx, bareTemplate)
+	return b.disk.Freeze(ctx, bareTemplate)
 }
 
-// remove takes everything off the machine.
+// remove takes everything off the machine, however far open came.
 func (b *bare) remove() error {
 	ctx := context.Background()
-	list, err := b.runtime.List(ctx)
-	for _, s := range list {
-		err = firstError(err, b.runtime.Kill(ctx, s.ID))
+	var errs []error
+	if b.runtime != nil {
+		list, err := b.runtime.List(ctx)
+		errs = append(errs, err)
+		for _, s := range list {
+			errs = append(errs, b.runtime.Kill(ctx, s.ID))
+		}
+		errs = append(errs, b.runtime.Uninstall(ctx), b.runtime.Close())
 	}
-	return errors.Join(err, b.runtime.Uninstall(ctx), b.runtime.Close(), b.network.Destroy(ctx), b.network.Close(),
-		b.disk.Unmount(ctx), b.disk.Close())
+	if b.network != nil {
+		errs = append(errs, b.network.Destroy(ctx), b.network.Close())
+	}
+	if b.disk != nil {
+		errs = append(errs, b.disk.Unmount(ctx), b.disk.Close())
+	}
+	return errors.Join(errs...)
 }
 
-// machine is one bare sandbox whose guest agent answers.
+// bareMachine is one bare sandbox whose guest agent answers.
 type bareMachine struct {
 	id    core.SandboxID
 	guest *client.Client
-	// create, start and ready are what New, Start and the agent's first answer took.
+	// create and start are what the driver's calls took, library what gVisor's New and Start took within them, and ready is
+	// the time from there to the agent's first answer.
 	create, start, ready time.Duration
+	library              libraryTake
 }
 
 // startMachine prepares tree and slot outside the measured time, then measures the runtime alone.
 func (b *bare) startMachine(ctx context.Context) (*bareMachine, error) {
 	m := &bareMachine{id: core.SandboxID(core.NewID())}
-	tree := disk.Ref{Kind: disk.KindSandbox, ID: string(m.id)}
-	root, err := b.disk.Clone(ctx, bareTemplate, tree, disk.CloneOptions{})
+	root, err := b.disk.Clone(ctx, bareTemplate, treeOf(m.id), disk.CloneOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -117,20 +132,33 @@ func (b *bare) startMachine(ctx context.Context) (*bareMachine, error) {
 		return nil, err
 	}
 	m.start, at = time.Since(at), time.Now()
+	m.library = b.library.take()
 	m.guest = client.New(client.Config{Dial: func(ctx context.Context) (net.Conn, error) { return b.runtime.DialGuest(ctx, m.id) }})
-	for err = m.guest.Configure(ctx, wire.Identity{Sandbox: string(m.id), Incarnation: 1, Hostname: "bare"}); core.IsCode(err, core.CodeUnavailable); {
-		if time.Since(at) > 30*time.Second {
-			return nil, fmt.Errorf("the guest agent does not answer: %w", err)
-		}
-		<-time.After(2 * time.Millisecond)
-		err = m.guest.Configure(ctx, wire.Identity{Sandbox: string(m.id), Incarnation: 1, Hostname: "bare"})
+	if err := m.configure(ctx); err != nil {
+		return nil, err
 	}
 	m.ready = time.Since(at)
-	return m, err
+	return m, nil
 }
+
+// configure gives the guest agent its identity as soon as it listens.
+func (m *bareMachine) configure(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		err := m.guest.Configure(ctx, wire.Identity{Sandbox: string(m.id), Incarnation: 1, Hostname: "bare"})
+		if !core.IsCode(err, core.CodeUnavailable) {
+			return err
+		}
+		if pause(ctx, time.Millisecond) != nil {
+			return fmt.Errorf("the guest agent does not answer: %w", err)
+		}
+	}
+}
+
+func treeOf(id core.SandboxID) disk.Ref { return disk.Ref{Kind: disk.KindSandbox, ID: string(id)} }
 
 func (b *bare) stopMachine(ctx context.Context, m *bareMachine) error {
 	m.guest.Close()
-	return errors.Join(b.runtime.Kill(ctx, m.id), b.network.Detach(ctx, m.id),
-		b.disk.Delete(ctx, disk.Ref{Kind: disk.KindSandbox, ID: string(m.id)}))
+	return errors.Join(b.runtime.Kill(ctx, m.id), b.network.Detach(ctx, m.id), b.disk.Delete(ctx, treeOf(m.id)))
 }

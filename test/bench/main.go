@@ -9,24 +9,32 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
 
 	"shoal/internal/runtime/gvisor"
+	"shoal/test/harness"
 )
 
 func main() {
 	gvisor.RunFace() // the bare side starts sandboxes from this very program
-	bin := flag.String("bin", "bin/shoal", "the built server")
-	n := flag.Int("n", 50, "runs of each measurement")
-	out := flag.String("json", "", "where to write the figures as JSON")
-	commit := flag.String("commit", "unknown", "the commit that was built")
+	o := options{}
+	flag.StringVar(&o.bin, "bin", "bin/shoal", "the built server")
+	flag.IntVar(&o.n, "n", 50, "runs of each measurement")
+	flag.StringVar(&o.json, "json", "", "where to write the figures as JSON")
+	flag.StringVar(&o.commit, "commit", "unknown", "the commit that was built")
+	flag.StringVar(&o.only, "only", "", "one step alone, for work on it: create, exec, idle or many")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, options{bin: *bin, n: *n, json: *out, commit: *commit})
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -35,36 +43,41 @@ func main() {
 }
 
 type options struct {
-	bin, json, commit string
-	n                 int
+	bin, json, commit, only string
+	n                       int
 }
 
+// run measures and leaves nothing behind, also when it is interrupted or fails.
 func run(ctx context.Context, o options) (err error) {
+	if os.Geteuid() != 0 {
+		return errors.New("needs root: namespaces, mounts and cgroups (try sudo)")
+	}
 	work, err := os.MkdirTemp("", "shoal-bench-")
 	if err != nil {
 		return err
 	}
+	srv := &server{bin: o.bin, dir: filepath.Join(work, "server")}
+	bare := &bare{dir: filepath.Join(work, "bare")}
+	defer func() {
+		clean := errors.Join(srv.remove(), bare.remove())
+		if clean == nil {
+			clean = errors.Join(os.RemoveAll(work), nothingLeft(work))
+		}
+		err = errors.Join(err, clean)
+	}()
+	// What runs as an unprivileged user inside must be able to pass.
 	if err := os.Chmod(work, 0o711); err != nil {
 		return err
 	}
-	defer func() {
-		if err == nil {
-			err = os.RemoveAll(work)
-		}
-	}()
 	fmt.Fprintln(os.Stderr, "building the template twice: for the server and for the bare calls")
-	srv, err := startServer(ctx, o.bin, filepath.Join(work, "server"))
-	if err != nil {
-		return err
+	if err := srv.start(ctx); err != nil {
+		return fmt.Errorf("start the server: %w", err)
 	}
-	defer func() { err = firstError(err, srv.remove()) }()
-	bare, err := openBare(ctx, filepath.Join(work, "bare"))
-	if err != nil {
-		return err
+	if err := bare.open(ctx); err != nil {
+		return fmt.Errorf("open the bare drivers: %w", err)
 	}
-	defer func() { err = firstError(err, bare.remove()) }()
 	r := newReport(o)
-	if err := measureAll(ctx, o.n, srv, bare, r); err != nil {
+	if err := measureAll(ctx, o, srv, bare, r); err != nil {
 		return err
 	}
 	r.table(os.Stdout)
@@ -74,9 +87,25 @@ func run(ctx context.Context, o options) (err error) {
 	return r.write(o.json)
 }
 
-func firstError(a, b error) error {
-	if a != nil {
-		return a
+// nothingLeft fails if the machine still has anything of the run.
+func nothingLeft(work string) error {
+	var left []string
+	for _, cgroup := range []string{serverCgroup, bareCgroup} {
+		left = append(left, harness.Leaks(work, cgroup)...)
 	}
-	return b
+	if len(left) > 0 {
+		slices.Sort(left)
+		return fmt.Errorf("left behind:\n%s", strings.Join(slices.Compact(left), "\n"))
+	}
+	return nil
+}
+
+// pause waits, unless the run is interrupted.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }

@@ -74,15 +74,23 @@ func newReport(o options) *report {
 	return &report{At: time.Now().UTC(), Commit: o.commit, Machine: thisMachine()}
 }
 
+// series returns a series by name, a new one if there is none yet.
 func (r *report) series(name, unit string) *series {
+	if s := r.find(name); s != nil {
+		return s
+	}
+	s := &series{Name: name, Unit: unit}
+	r.Series = append(r.Series, s)
+	return s
+}
+
+func (r *report) find(name string) *series {
 	for _, s := range r.Series {
 		if s.Name == name {
 			return s
 		}
 	}
-	s := &series{Name: name, Unit: unit}
-	r.Series = append(r.Series, s)
-	return s
+	return nil
 }
 
 func (r *report) goal(name string, value, limit float64, unit string) {

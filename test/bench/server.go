@@ -2,46 +2,55 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	shoal "shoal/sdk/go"
 )
+
+// serverCgroup is the parent of the server's control groups.
+const serverCgroup = "shoal-bench"
 
 // server is a running server with a client.
 type server struct {
 	bin, dir string
 	cmd      *exec.Cmd
 	client   *shoal.Client
-	env      []string
 }
 
-// startServer starts a server on a fresh data directory and waits for its template.
-func startServer(ctx context.Context, bin, dir string) (*server, error) {
-	if err := os.Mkdir(dir, 0o711); err != nil {
-		return nil, err
+// start starts the server on a fresh data directory and waits for its template.
+func (s *server) start(ctx context.Context) error {
+	if err := os.Mkdir(s.dir, 0o711); err != nil {
+		return err
 	}
-	log, err := os.Create(filepath.Join(dir, "server.log"))
+	log, err := os.Create(filepath.Join(s.dir, "server.log"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer log.Close()
-	s := &server{bin: bin, dir: dir}
-	s.env = append(os.Environ(), "SHOAL_TEMPLATES_BOOTSTRAP=minimal", "SHOAL_RUNTIME_CGROUP_PARENT=shoal-bench")
-	s.cmd = exec.Command(bin, "serve", "--data-dir", dir, "--listen", "127.0.0.1:0")
-	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = s.env, log, log
-	if err := s.cmd.Start(); err != nil {
-		return nil, err
+	cmd := exec.Command(s.bin, "serve", "--data-dir", s.dir, "--listen", "127.0.0.1:0")
+	cmd.Env, cmd.Stdout, cmd.Stderr = s.environ(), log, log
+	// A group of its own: ^C is for this program, which stops the server when it has cleaned up.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return err
 	}
+	s.cmd = cmd
 	if err := s.wait(ctx); err != nil {
 		tail, _ := os.ReadFile(log.Name())
-		return nil, fmt.Errorf("%w\n%s", err, tail[max(0, len(tail)-2000):])
+		return fmt.Errorf("%w\n%s", err, tail[max(0, len(tail)-2000):])
 	}
-	return s, nil
+	return nil
+}
+
+func (s *server) environ() []string {
+	return append(os.Environ(), "SHOAL_TEMPLATES_BOOTSTRAP=minimal", "SHOAL_RUNTIME_CGROUP_PARENT="+serverCgroup)
 }
 
 func (s *server) wait(ctx context.Context) error {
@@ -50,27 +59,29 @@ func (s *server) wait(ctx context.Context) error {
 	for {
 		url, uerr := os.ReadFile(filepath.Join(s.dir, "url"))
 		key, kerr := os.ReadFile(filepath.Join(s.dir, "admin.key"))
-		err := firstError(uerr, kerr)
+		err := errors.Join(uerr, kerr)
 		if err == nil {
 			s.client = &shoal.Client{BaseURL: strings.TrimSpace(string(url)), APIKey: strings.TrimSpace(string(key))}
 			if err = s.client.Ready(ctx); err == nil {
 				return nil
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if pause(ctx, 200*time.Millisecond) != nil {
 			return fmt.Errorf("the server did not become ready: %w", err)
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }
 
-// remove stops the server and takes it off the machine.
+// remove stops the server and takes it off the machine, however far it came.
 func (s *server) remove() error {
+	if s.cmd == nil {
+		return nil
+	}
 	_ = s.cmd.Process.Signal(os.Interrupt)
 	_ = s.cmd.Wait() // a server that is stopped may say so with its exit code
 	cmd := exec.Command(s.bin, "uninstall", "--data-dir", s.dir, "--delete-data", "--yes")
-	cmd.Env = s.env
+	cmd.Env = s.environ()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("uninstall: %w\n%s", err, out)
 	}

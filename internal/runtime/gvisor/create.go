@@ -114,6 +114,7 @@ func (d *Driver) create(ctx context.Context, b *box, spec runtime.Spec) (err err
 	if err != nil {
 		return err
 	}
+	d.log.DebugContext(ctx, "sandbox made", slog.Any("sandbox_id", b.id), slog.Duration("library_new", made.Took))
 	if err := d.cgroups.limitCPU(string(b.id), spec.Resources.VCPUs); err != nil {
 		return err
 	}
@@ -199,9 +200,11 @@ func (d *Driver) start(ctx context.Context, b *box) error {
 	}
 	// The creator knew the directory by another path.
 	c.Saver.RootDir = d.cfg.StateDir
+	begun := time.Now()
 	if err := c.Start(conf); err != nil {
 		return fmt.Errorf("start sandbox: %w", err)
 	}
+	d.log.DebugContext(ctx, "sandbox started", slog.Any("sandbox_id", b.id), slog.Duration("library_start", time.Since(begun)))
 	if err := d.update(b, func(r *record) { r.Started = true }); err != nil {
 		return err
 	}

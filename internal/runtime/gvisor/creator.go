@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/runsc/container"
@@ -64,10 +65,12 @@ func createFromJob(in io.Reader) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	begun := time.Now()
 	c, err := container.New(conf, container.Args{ID: j.Container, Spec: spec, BundleDir: bundle})
 	if err != nil {
 		return result{}, fmt.Errorf("make sandbox: %w", err)
 	}
+	took := time.Since(begun)
 	sentry, _, err := lookProcess(c.SandboxPid())
 	if err != nil {
 		return result{}, fmt.Errorf("look at sentry: %w", err)
@@ -76,5 +79,5 @@ func createFromJob(in io.Reader) (result, error) {
 	if err != nil {
 		return result{}, fmt.Errorf("look at gofer: %w", err)
 	}
-	return result{Sentry: sentry, Gofer: gofer}, nil
+	return result{Sentry: sentry, Gofer: gofer, Took: took}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,6 +41,8 @@ type job struct {
 type result struct {
 	Sentry process `json:"sentry"`
 	Gofer  process `json:"gofer"`
+	// Took is how long gVisor itself took.
+	Took time.Duration `json:"took_ns"`
 	// Err is for the operator; empty if the sandbox was made.
 	Err string `json:"err,omitempty"`
 }
