@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -25,7 +26,8 @@ func (t *templates) loop(ctx context.Context) {
 			if err == nil || ctx.Err() != nil {
 				break
 			}
-			t.log.Error("template could not be built", "template", name, "retry_in", wait.String(), "err", err)
+			t.log.Error("template could not be built", slog.String("template", name),
+				slog.String("retry_in", wait.String()), slog.Any("err", err))
 			if !pause(ctx, t.clock, wait) {
 				break
 			}
@@ -41,7 +43,8 @@ func (t *templates) ensure(ctx context.Context, name string) error {
 		if err != nil || has {
 			return err
 		}
-		t.log.Warn("the tree of a template is gone: it is built anew", "template", name, "template_id", string(rec.ID))
+		t.log.Warn("the tree of a template is gone: it is built anew",
+			slog.String("template", name), slog.String("template_id", string(rec.ID)))
 		rec.State, rec.Failure = core.TemplateFailed, "its tree is gone from the node"
 		if err := t.put(ctx, &rec); err != nil {
 			return err
@@ -83,7 +86,8 @@ func (t *templates) make(ctx context.Context, name string) error {
 	rec.State, rec.Progress, rec.Percent, rec.ReadyAt = core.TemplateReady, "ready", 100, t.clock.Now()
 	rec.Source, rec.Packages, rec.Config = built.Source, built.Packages, built.Config
 	rec.Digest, rec.SizeBytes = info.Digest, info.SizeBytes
-	t.log.Info("template is ready", "template", name, "digest", rec.Digest, "dur_ms", rec.ReadyAt.Sub(rec.CreatedAt).Milliseconds())
+	t.log.Info("template is ready", slog.String("template", name), slog.String("digest", rec.Digest),
+		slog.Int64("dur_ms", rec.ReadyAt.Sub(rec.CreatedAt).Milliseconds()))
 	return t.ended(ctx, rec, core.EventTemplateReady)
 }
 
@@ -91,7 +95,7 @@ func (t *templates) make(ctx context.Context, name string) error {
 func (t *templates) failed(ctx context.Context, rec core.Template, cause error) error {
 	rec.State, rec.Failure = core.TemplateFailed, publicMessage(cause)
 	if err := t.ended(ctx, rec, core.EventTemplateFailed); err != nil {
-		t.log.Error("record a failed template", "template", rec.Name, "err", err)
+		t.log.Error("record a failed template", slog.String("template", rec.Name), slog.Any("err", err))
 	}
 	return cause
 }
@@ -137,7 +141,7 @@ func (t *templates) progress(ctx context.Context, rec core.Template) func(string
 			return err
 		})
 		if err != nil && ctx.Err() == nil {
-			t.log.Warn("show a template's progress", "template", rec.Name, "err", err)
+			t.log.Warn("show a template's progress", slog.String("template", rec.Name), slog.Any("err", err))
 		}
 	}
 }

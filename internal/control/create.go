@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"shoal/internal/core"
@@ -126,11 +127,11 @@ func (c *creation) commit(ctx context.Context, p Principal, sb core.Sandbox) (co
 func (c *creation) abandon(ctx context.Context, p Principal, sb core.Sandbox, cause error) error {
 	deleted, err := c.undo(ctx, p, sb, cause)
 	if err != nil {
-		c.log.Error("record a failed create", "sandbox_id", string(sb.ID), "err", err)
+		c.log.Error("record a failed create", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
 		c.persist(
 			func(ctx context.Context) error { _, err := c.undo(ctx, p, sb, cause); return err },
 			func(err error) {
-				c.log.Warn("record a failed create: will be tried again", "sandbox_id", string(sb.ID), "err", err)
+				c.log.Warn("record a failed create: will be tried again", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
 			})
 		return cause
 	}

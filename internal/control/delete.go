@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"shoal/internal/core"
@@ -81,7 +82,7 @@ func (r *removal) finishSoon(id core.SandboxID) {
 	r.persist(
 		func(ctx context.Context) error { return r.finish(ctx, id) },
 		func(err error) {
-			r.log.Warn("removal of a deleted sandbox will be tried again", "sandbox_id", string(id), "err", err)
+			r.log.Warn("removal of a deleted sandbox will be tried again", slog.String("sandbox_id", string(id)), slog.Any("err", err))
 		})
 }
 

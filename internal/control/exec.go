@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"sync"
 
 	"shoal/internal/core"
@@ -88,7 +89,8 @@ func (s *Service) notStarted(ctx context.Context, sb core.Sandbox, e core.Exec, 
 		ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 		defer cancel()
 		if err := g.Cancel(ctx, e.ID); err != nil && !core.IsCode(err, core.CodeNotFound) {
-			s.log.Warn("cancel an exec whose start is in doubt", "sandbox_id", string(sb.ID), "exec_id", string(e.ID), "err", err)
+			s.log.Warn("cancel an exec whose start is in doubt",
+				slog.String("sandbox_id", string(sb.ID)), slog.String("exec_id", string(e.ID)), slog.Any("err", err))
 		}
 	}
 	s.watchers.watch(sb)

@@ -83,11 +83,11 @@ func (s *Service) ListExecs(ctx context.Context, p Principal, ref string, page s
 	}
 	g, err := s.node.Guest(sb.ID)
 	if err != nil {
-		return list, next, nil //nolint:nilerr // the records are all there is to say
+		return list, next, nil // the records are all there is to say
 	}
 	lives, err := g.ListExecs(ctx)
 	if err != nil {
-		return list, next, nil //nolint:nilerr // an agent that does not answer takes only the live figures away
+		return list, next, nil // an agent that does not answer takes only the live figures away
 	}
 	byID := map[core.ExecID]core.Exec{}
 	for _, l := range lives {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"log/slog"
 	"strconv"
 
 	"shoal/internal/core"
@@ -25,7 +26,7 @@ func (x *execRecords) intend(ctx context.Context, e core.Exec) error {
 
 // started records that an exec runs, unless somebody has.
 func (x *execRecords) started(ctx context.Context, actor core.Actor, sb core.Sandbox, e core.Exec) {
-	x.write(ctx, "record the start of an exec", sb, e.ID, func(tx store.Tx, current core.Exec) error {
+	x.write(ctx, "started", sb, e.ID, func(tx store.Tx, current core.Exec) error {
 		if current.PID != 0 {
 			return nil
 		}
@@ -44,7 +45,7 @@ func putStarted(tx store.Tx, actor core.Actor, sb core.Sandbox, e core.Exec, pid
 
 // forget removes the record of an exec that never was.
 func (x *execRecords) forget(ctx context.Context, sb core.Sandbox, id core.ExecID) {
-	x.write(ctx, "remove the record of an exec that was refused", sb, id, func(tx store.Tx, _ core.Exec) error {
+	x.write(ctx, "forget", sb, id, func(tx store.Tx, _ core.Exec) error {
 		return tx.DeleteExec(sb.ID, id)
 	})
 }
@@ -57,7 +58,7 @@ func (x *execRecords) ended(ctx context.Context, actor core.Actor, sb core.Sandb
 	e.Outcome, e.ExitCode, e.Signal = end.Outcome, end.ExitCode, end.Signal
 	e.OutputBytes, e.OutputFrom, e.Processes = end.OutputBytes, end.OutputFrom, end.Processes
 	e.EndedAt = x.clock.Now()
-	mine := x.write(ctx, "record the end of an exec", sb, e.ID, func(tx store.Tx, current core.Exec) error {
+	mine := x.write(ctx, "ended", sb, e.ID, func(tx store.Tx, current core.Exec) error {
 		if current.PID == 0 && e.PID != 0 {
 			if err := putStarted(tx, actor, sb, current, e.PID); err != nil {
 				return err
@@ -73,7 +74,7 @@ func (x *execRecords) ended(ctx context.Context, actor core.Actor, sb core.Sandb
 	}
 	x.observer.ExecEnd(e.Outcome)
 	if err := failpoint.Hit(failpoint.ControlExecEnded); err != nil {
-		x.log.Warn("acknowledge the end of an exec", "err", err)
+		x.log.Warn("acknowledge the end of an exec", slog.Any("err", err))
 		return e
 	}
 	if e.Outcome != core.OutcomeLost {
@@ -96,7 +97,8 @@ func (x *execRecords) write(
 	})
 	if err != nil {
 		if !core.IsCode(err, core.CodeNotFound) {
-			x.log.Error(what, "sandbox_id", string(sb.ID), "exec_id", string(id), "err", err)
+			x.log.Error("write the record of an exec", slog.String("act", what),
+				slog.String("sandbox_id", string(sb.ID)), slog.String("exec_id", string(id)), slog.Any("err", err))
 		}
 		return false
 	}
@@ -116,7 +118,8 @@ func (x *execRecords) read(ctx context.Context, sb core.Sandbox, e core.Exec) co
 		return err
 	})
 	if err != nil {
-		x.log.Warn("read the record of an exec", "sandbox_id", string(sb.ID), "exec_id", string(e.ID), "err", err)
+		x.log.Warn("read the record of an exec",
+			slog.String("sandbox_id", string(sb.ID)), slog.String("exec_id", string(e.ID)), slog.Any("err", err))
 	}
 	return e
 }
@@ -132,7 +135,7 @@ func (x *execRecords) acknowledge(id core.SandboxID, exec core.ExecID) {
 		ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 		defer cancel()
 		if err := g.Acknowledge(ctx, []core.ExecID{exec}); err != nil && !core.IsCode(err, core.CodeUnavailable) {
-			x.log.Debug("acknowledge an exec", "sandbox_id", string(id), "exec_id", string(exec), "err", err)
+			x.log.Debug("acknowledge an exec", slog.String("sandbox_id", string(id)), slog.String("exec_id", string(exec)), slog.Any("err", err))
 		}
 	})
 }

@@ -41,7 +41,7 @@ func (f *followed) Recv() (core.ExecMessage, error) {
 		var err error
 		if m, err = f.ExecStream.Recv(); err != nil {
 			if f.stillWanted() && core.IsCode(err, core.CodeUnavailable) && f.machineGone() {
-				m, err = core.ExecMessage{Kind: core.ExecEnded, Exec: &core.Exec{Outcome: core.OutcomeLost}}, nil
+				m = core.ExecMessage{Kind: core.ExecEnded, Exec: &core.Exec{Outcome: core.OutcomeLost}}
 			} else {
 				return m, err
 			}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type watchers struct {
 }
 
 type watcher struct {
+	// cancel ends the loop; nil before it has begun. Under watchers.mu.
 	cancel context.CancelFunc
 	// again says that an exec was added since the loop last looked at the records. Under watchers.mu.
 	again bool
@@ -45,15 +47,18 @@ func (w *watchers) watch(sb core.Sandbox) {
 		old.again = true
 		return
 	}
-	if w.tasks.closing() {
-		return // the next Start resumes
-	}
-	ctx, cancel := context.WithCancel(w.tasks.stop)
-	me := &watcher{cancel: cancel}
+	me := &watcher{}
 	w.by[sb.ID] = me
-	w.tasks.run(func(context.Context) {
+	w.tasks.run(func(ctx context.Context) { // after close it does not run: the next Start resumes
+		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		w.loop(ctx, sb, me)
+		w.mu.Lock()
+		me.cancel = cancel
+		forgotten := w.by[sb.ID] != me
+		w.mu.Unlock()
+		if !forgotten {
+			w.loop(ctx, sb, me)
+		}
 	})
 }
 
@@ -71,7 +76,9 @@ func (w *watchers) forget(id core.SandboxID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if old := w.by[id]; old != nil {
-		old.cancel()
+		if old.cancel != nil {
+			old.cancel()
+		}
 		delete(w.by, id)
 	}
 }
@@ -84,7 +91,7 @@ func (w *watchers) loop(ctx context.Context, sb core.Sandbox, me *watcher) {
 		w.mu.Unlock()
 		open, err := w.round(ctx, sb)
 		if err != nil && ctx.Err() == nil {
-			w.log.Debug("look after execs", "sandbox_id", string(sb.ID), "err", err)
+			w.log.Debug("look after execs", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
 		}
 		w.mu.Lock()
 		if err == nil && open == 0 && !me.again {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"shoal/internal/core"
@@ -32,7 +33,7 @@ func (x *expiry) loop(ctx context.Context) {
 	for {
 		wait, err := x.expire(ctx)
 		if err != nil {
-			x.log.Error("apply ttls", "err", err)
+			x.log.Error("apply ttls", slog.Any("err", err))
 			wait = time.Second
 		}
 		select {
@@ -103,7 +104,7 @@ func (x *expiry) forgetLoop(ctx context.Context) {
 			return err
 		})
 		if err != nil && ctx.Err() == nil {
-			x.log.Error("forget deleted sandboxes", "err", err)
+			x.log.Error("forget deleted sandboxes", slog.Any("err", err))
 		}
 		if !pause(ctx, x.clock, forgetEvery) {
 			return

@@ -373,8 +373,10 @@ type world struct {
 	build control.TemplateBuilder
 }
 
-var alice = control.Principal{Tenant: "alice", Actor: core.Actor{Kind: "key", ID: "k1"}}
-var bob = control.Principal{Tenant: "bob", Actor: core.Actor{Kind: "key", ID: "k2"}}
+var (
+	alice = control.Principal{Tenant: "alice", Actor: core.Actor{Kind: "key", ID: "k1"}}
+	bob   = control.Principal{Tenant: "bob", Actor: core.Actor{Kind: "key", ID: "k2"}}
+)
 
 func newWorld(t *testing.T) *world {
 	t.Helper()

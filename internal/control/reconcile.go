@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"shoal/internal/core"
@@ -32,7 +33,7 @@ func (r *repair) reconcile(ctx context.Context) error {
 		known[sb.ID] = true
 	}
 	if err := r.node.Sweep(ctx, known); err != nil {
-		r.log.Warn("some remains could not be reclaimed yet", "err", err)
+		r.log.Warn("some remains could not be reclaimed yet", slog.Any("err", err))
 	}
 	here, err := r.node.List(ctx)
 	if err != nil {
@@ -85,7 +86,7 @@ func (r *repair) exitLoop(ctx context.Context) {
 			return
 		case e := <-r.node.Exits():
 			if err := r.failed(ctx, e.Sandbox, e.Incarnation, e.Reason); err != nil {
-				r.log.Error("record the end of a machine", "sandbox_id", string(e.Sandbox), "err", err)
+				r.log.Error("record the end of a machine", slog.String("sandbox_id", string(e.Sandbox)), slog.Any("err", err))
 			}
 		}
 	}

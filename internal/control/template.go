@@ -93,9 +93,13 @@ func (t *templates) ready(ctx context.Context, tenant core.TenantID, ref string)
 		}
 	}
 	if rec.State == core.TemplateFailed {
-		return rec, &core.Error{Code: core.CodeUnavailable, Field: "template", RetryAfter: templateRetryMost,
-			Message: "template " + rec.Name + " could not be built, and will be tried again: " + rec.Failure}
+		return rec, &core.Error{
+			Code: core.CodeUnavailable, Field: "template", RetryAfter: templateRetryMost,
+			Message: "template " + rec.Name + " could not be built, and will be tried again: " + rec.Failure,
+		}
 	}
-	return rec, &core.Error{Code: core.CodeUnavailable, Field: "template", RetryAfter: templateRetryAfter,
-		Message: "template " + rec.Name + " is still being built: " + rec.Progress}
+	return rec, &core.Error{
+		Code: core.CodeUnavailable, Field: "template", RetryAfter: templateRetryAfter,
+		Message: "template " + rec.Name + " is still being built: " + rec.Progress,
+	}
 }
