@@ -19,11 +19,16 @@ func prepareArchives(cfg BootstrapConfig) error {
 		return fmt.Errorf("make the cache: %w", err)
 	}
 	// The range may have changed since the cache was filled.
-	err := filepath.WalkDir(archives, func(path string, _ fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(archives)
+	if err != nil {
+		return fmt.Errorf("open the cache: %w", err)
+	}
+	defer root.Close()
+	err = fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		return os.Lchown(path, cfg.OwnerUID, cfg.OwnerUID)
+		return root.Lchown(path, cfg.OwnerUID, cfg.OwnerUID)
 	})
 	if err != nil {
 		return fmt.Errorf("hand over the cache: %w", err)

@@ -97,11 +97,11 @@ func Bootstrap(ctx context.Context, cfg BootstrapConfig) (Result, error) {
 		return Result{}, core.Wrap(core.CodeInternal, err, "the template's tree can't be finished")
 	}
 	if err := pruneArchives(archives, packages); err != nil {
-		cfg.Logger.Warn("old packages stay in the cache", "err", err)
+		cfg.Logger.Warn("old packages stay in the cache", slog.Any("err", err))
 	}
 	source := fmt.Sprintf("%s %s, %s", j.distribution.id, j.distribution.codename, t)
-	cfg.Logger.Info("tree made", "recipe", string(cfg.Recipe), "source", source, "packages", len(packages),
-		"dur_ms", time.Since(begun).Milliseconds())
+	cfg.Logger.Info("tree made", slog.String("recipe", string(cfg.Recipe)), slog.String("source", source),
+		slog.Int("packages", len(packages)), slog.Int64("dur_ms", time.Since(begun).Milliseconds()))
 	cfg.Progress("tree made", 100)
 	return Result{Source: source, Packages: packages, Config: r.config}, nil
 }

@@ -91,11 +91,21 @@ func (t tree) configure(j job) error {
 		name string
 		mode os.FileMode
 	}{
-		{"tmp", 0o777 | os.ModeSticky}, {"var/tmp", 0o777 | os.ModeSticky}, {"run/lock", 0o777 | os.ModeSticky},
-		{"run/shoal", 0o755}, {"dev/shm", 0o777 | os.ModeSticky}, {"dev/pts", 0o755}, {"proc", 0o755}, {"sys", 0o755},
-		{"var/lib/apt/lists/partial", 0o700}, {"var/cache/apt/archives/partial", 0o700},
+		{"tmp", 0o777 | os.ModeSticky},
+		{"var/tmp", 0o777 | os.ModeSticky},
+		{"run/lock", 0o777 | os.ModeSticky},
+		{"run/shoal", 0o755},
+		{"dev/shm", 0o777 | os.ModeSticky},
+		{"dev/pts", 0o755},
+		{"proc", 0o755},
+		{"sys", 0o755},
+		{"var/lib/apt/lists/partial", 0o700},
+		{"var/cache/apt/archives/partial", 0o700},
 		// Some packages' scripts link manual pages and fail without the directories, though the pages are left out.
-		{"usr/share/man/man1", 0o755}, {"usr/share/man/man5", 0o755}, {"usr/share/man/man7", 0o755}, {"usr/share/man/man8", 0o755},
+		{"usr/share/man/man1", 0o755},
+		{"usr/share/man/man5", 0o755},
+		{"usr/share/man/man7", 0o755},
+		{"usr/share/man/man8", 0o755},
 	} {
 		if err := t.mkdir(dir.name, dir.mode); err != nil {
 			return err

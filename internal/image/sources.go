@@ -27,7 +27,7 @@ func parseSources(name string, data []byte, arch string) []source {
 	return parseList(data, arch)
 }
 
-// parseList reads the one-line format: deb [option=value …] uri suite component…
+// parseList reads the one-line format: "deb [option=value …] uri suite component…" on each line.
 func parseList(data []byte, arch string) []source {
 	var out []source
 	scanner := bufio.NewScanner(bytes.NewReader(data))
