@@ -123,9 +123,17 @@ func TestHosts(t *testing.T) {
 		host     string
 		want     int
 	}{
-		{true, "localhost:8700", 200}, {true, "LOCALHOST", 200}, {true, "127.9.9.9:1", 200}, {true, "[::1]:80", 200}, {true, "::1", 200},
-		{true, "box.internal:8700", 200}, {true, "evil.example", 403}, {true, "127.0.0.1.evil.example", 403},
-		{true, "10.0.0.1", 403}, {true, "", 403}, {false, "any.example", 200},
+		{true, "localhost:8700", 200},
+		{true, "LOCALHOST", 200},
+		{true, "127.9.9.9:1", 200},
+		{true, "[::1]:80", 200},
+		{true, "::1", 200},
+		{true, "box.internal:8700", 200},
+		{true, "evil.example", 403},
+		{true, "127.0.0.1.evil.example", 403},
+		{true, "10.0.0.1", 403},
+		{true, "", 403},
+		{false, "any.example", 200},
 	} {
 		a, _ := newAPI(t, func(o *httpapi.Options) { o.Loopback, o.Hosts = tt.loopback, []string{"box.internal"} })
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", nil)

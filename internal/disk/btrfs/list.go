@@ -26,7 +26,7 @@ func (d *Driver) List(ctx context.Context) ([]disk.Tree, error) {
 	err = d.eachName(func(kind disk.Kind, _, name string) error {
 		ref := disk.Ref{Kind: kind, ID: name}
 		if ref.Check() != nil {
-			return nil
+			return nil //nolint:nilerr // no tree of ours has such a name
 		}
 		tree, err := d.lookAt(ref)
 		if errors.Is(err, fs.ErrNotExist) {
