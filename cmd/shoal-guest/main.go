@@ -32,7 +32,7 @@ func main() {
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if err := run(*listen, *peer, log); err != nil {
-		log.Error("guest agent ends", "err", err)
+		log.Error("guest agent ends", slog.Any("err", err))
 		os.Exit(1)
 	}
 }
@@ -76,8 +76,9 @@ func outliveSignals() {
 
 // listenWhenUp listens on an address that the sandbox may be about to get.
 func listenWhenUp(address string) (net.Listener, error) {
+	var lc net.ListenConfig
 	for begin := time.Now(); ; time.Sleep(2 * time.Millisecond) {
-		l, err := net.Listen("tcp", address)
+		l, err := lc.Listen(context.Background(), "tcp", address)
 		if err == nil || !errors.Is(err, syscall.EADDRNOTAVAIL) || time.Since(begin) > time.Minute {
 			return l, err
 		}

@@ -87,7 +87,7 @@ func (s *server) onClose(f func() error) { s.closers = append(s.closers, f) }
 func (s *server) close() {
 	for i := len(s.closers) - 1; i >= 0; i-- {
 		if err := s.closers[i](); err != nil {
-			s.log.Warn("close", "err", err)
+			s.log.Warn("close", slog.Any("err", err))
 		}
 	}
 	s.closers = nil
@@ -115,9 +115,9 @@ func (s *server) openNode(ctx context.Context) error {
 	}
 	s.onClose(s.node.Close)
 	if removed, err := s.drivers.runtime.CollectPrograms(ctx); err != nil {
-		s.log.Warn("remove old programs", "err", err)
+		s.log.Warn("remove old programs", slog.Any("err", err))
 	} else if len(removed) > 0 {
-		s.log.Info("removed programs that no sandbox runs from", "digests", removed)
+		s.log.Info("removed programs that no sandbox runs from", slog.Any("digests", removed))
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func promisableMemory(cfg config.Node) (int64, error) {
 	if err := unix.Sysinfo(&info); err != nil {
 		return 0, fmt.Errorf("read the host's memory: %w", err)
 	}
-	total := int64(info.Totalram) * int64(info.Unit) //nolint:gosec // a machine's memory fits
+	total := int64(info.Totalram) * int64(info.Unit)
 	usable := total - int64(cfg.MemoryReserve)
 	if usable <= 0 {
 		return 0, core.Invalid("node.memory_reserve", "node.memory_reserve is more than the host's %d bytes of memory", total)
@@ -158,7 +158,7 @@ func (s *server) openControl(ctx context.Context) error {
 	s.onClose(s.control.Close)
 	made, err := s.dir.ensureAdminKey(ctx, s.control)
 	if made {
-		s.log.Info("made an admin key", "path", s.dir.join("admin.key"))
+		s.log.Info("made an admin key", slog.String("path", s.dir.join("admin.key")))
 	}
 	return err
 }
@@ -250,7 +250,7 @@ func (s *server) serve(ctx context.Context) error {
 		return err
 	}
 	notifyReady()
-	s.log.Info("serving", "url", s.url, "data_dir", s.dir.path, "version", version)
+	s.log.Info("serving", slog.String("url", s.url), slog.String("data_dir", s.dir.path), slog.String("version", version))
 	return api.Serve(ctx, s.listener, shutdownGrace)
 }
 
