@@ -56,62 +56,62 @@ const (
 )
 
 // NeedRoot skips a test that needs root, or fails it where root is required.
-func NeedRoot(t testing.TB) {
-	t.Helper()
+func NeedRoot(tb testing.TB) {
+	tb.Helper()
 	if os.Geteuid() == 0 {
 		return
 	}
 	if os.Getenv("SHOAL_REQUIRE_ROOT") != "" {
-		t.Fatal("needs root: it starts real sandboxes")
+		tb.Fatal("needs root: it starts real sandboxes")
 	}
-	t.Skip("needs root: it starts real sandboxes")
+	tb.Skip("needs root: it starts real sandboxes")
 }
 
 // Binary returns the path of the built program.
-func Binary(t testing.TB, failpoints bool) string {
-	t.Helper()
+func Binary(tb testing.TB, failpoints bool) string {
+	tb.Helper()
 	name, env := "shoal", "SHOAL_BIN"
 	if failpoints {
 		name, env = "shoal-failpoint", "SHOAL_FAILPOINT_BIN"
 	}
 	path := os.Getenv(env)
 	if path == "" {
-		path = filepath.Join(root(t), "bin", name)
+		path = filepath.Join(root(tb), "bin", name)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%s is not built: run `make build test-build` first", path)
+		tb.Fatalf("%s is not built: run `make build test-build` first", path)
 	}
 	return path
 }
 
 // root is the module's root directory.
-func root(t testing.TB) string {
-	t.Helper()
+func root(tb testing.TB) string {
+	tb.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	for ; dir != "/"; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir
 		}
 	}
-	t.Fatal("the test does not run inside the module")
+	tb.Fatal("the test does not run inside the module")
 	return ""
 }
 
 // Start starts a server and waits until it answers and, unless told otherwise, until its first template is ready.
-func Start(t testing.TB, opts Options) *Server {
-	t.Helper()
-	NeedRoot(t)
-	s := &Server{t: t, opts: opts, Dir: opts.Dir, cgroup: "shoal-test"}
+func Start(tb testing.TB, opts Options) *Server {
+	tb.Helper()
+	NeedRoot(tb)
+	s := &Server{t: tb, opts: opts, Dir: opts.Dir, cgroup: "shoal-test"}
 	if s.Dir == "" {
-		s.Dir = tempDataDir(t)
+		s.Dir = tempDataDir(tb)
 		s.cgroup += "-" + filepath.Base(s.Dir)
-		t.Cleanup(func() { s.Uninstall() })
+		tb.Cleanup(func() { s.Uninstall() })
 	} else {
 		s.cgroup += "-" + filepath.Base(s.Dir)
-		t.Cleanup(func() { s.Stop() })
+		tb.Cleanup(func() { s.Stop() })
 	}
 	s.start(opts)
 	if !opts.NoTemplates {
@@ -121,13 +121,13 @@ func Start(t testing.TB, opts Options) *Server {
 }
 
 // tempDataDir makes a data directory. It is not t.TempDir, whose removal would go before Uninstall can unmount.
-func tempDataDir(t testing.TB) string {
-	t.Helper()
+func tempDataDir(tb testing.TB) string {
+	tb.Helper()
 	var b [4]byte
 	_, _ = rand.Read(b[:])
 	dir := filepath.Join(os.TempDir(), "shoal-test-"+hex.EncodeToString(b[:]))
 	if err := os.Mkdir(dir, 0o711); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return dir
 }
@@ -300,8 +300,8 @@ func (s *Server) CLI(stdin string, args ...string) (stdout, stderr string, code 
 }
 
 // Eventually waits until ok returns nil.
-func Eventually(t testing.TB, limit time.Duration, what string, ok func() error) {
-	t.Helper()
+func Eventually(tb testing.TB, limit time.Duration, what string, ok func() error) {
+	tb.Helper()
 	deadline := time.Now().Add(limit)
 	for {
 		err := ok()
@@ -309,7 +309,7 @@ func Eventually(t testing.TB, limit time.Duration, what string, ok func() error)
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("did not come true within %s: %s: %v", limit, what, err)
+			tb.Fatalf("did not come true within %s: %s: %v", limit, what, err)
 		}
 		<-time.After(20 * time.Millisecond)
 	}
