@@ -3,7 +3,7 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "8b5ee055d898619bcc29d9dd4c4533e3123fa5e2205030d8df0f302d22faddcc"
+const DocumentDigest = "12f5379ff93125f9a8ca88222cf326c2433c980d97450a578336638a5e4c761b"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
 const TypesDigest = "764d7ef7187d3c33fda69ccabfa0364e6d9c9231ae8bacf4147490bee61082eb"

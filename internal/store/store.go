@@ -73,6 +73,8 @@ type Reader interface {
 
 	Exec(sandbox core.SandboxID, id core.ExecID) (core.Exec, error)
 	ListExecs(sandbox core.SandboxID, page Page) (list []core.Exec, next string, err error)
+	// OpenExecs returns a sandbox's execs that have no outcome, oldest first. Its cost does not grow with those that ended.
+	OpenExecs(sandbox core.SandboxID) ([]core.Exec, error)
 
 	// Events returns a tenant's events after a sequence number, oldest first; sandbox may be empty for all. oldest is the
 	// first sequence number that is still kept.
@@ -95,6 +97,8 @@ type Tx interface {
 	// PutTemplate inserts or replaces a template version. A new one (Version 0) gets the next version of its name.
 	PutTemplate(core.Template) (core.Template, error)
 
+	// PutExec inserts or replaces an exec. With each one that begins, ended ones beyond the newest KeepExecs of the sandbox are
+	// forgotten; one without an outcome never is.
 	PutExec(core.Exec) error
 	// DeleteExec removes the record of an exec that never was: one that was recorded and then could not be started.
 	DeleteExec(sandbox core.SandboxID, id core.ExecID) error
@@ -110,3 +114,6 @@ type Tx interface {
 
 // KeepEvents is how many events are kept per tenant.
 const KeepEvents = 100_000
+
+// KeepExecs is how many execs are kept per sandbox, beside older ones that have not ended.
+const KeepExecs = 1000

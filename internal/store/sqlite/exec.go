@@ -58,6 +58,11 @@ func (r *reader) ListExecs(
 	return list, next, nil
 }
 
+// OpenExecs returns a sandbox's execs that have no outcome, oldest first.
+func (r *reader) OpenExecs(sandbox core.SandboxID) ([]core.Exec, error) {
+	return many(r, scanExec, selectExec+"WHERE sandbox = ? AND outcome = '' ORDER BY started_at, id", sandbox)
+}
+
 const putExec = "INSERT INTO exec (" + execColumns + `)
 	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 	ON CONFLICT (sandbox, id) DO UPDATE SET pid = excluded.pid, outcome = excluded.outcome,
@@ -85,6 +90,13 @@ func (w *writer) PutExec(e core.Exec) error {
 	if isCode(err, sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY) {
 		return core.Wrap(core.CodeNotFound, err, noSandbox)
 	}
+	if err != nil || e.Outcome != core.OutcomeRunning {
+		return err
+	}
+	// Only what begins adds to the number. While there are not so many, there is no row to compare with, and none goes.
+	_, err = w.change("trim execs", `DELETE FROM exec WHERE sandbox = ?1 AND outcome <> '' AND (started_at, id) <=
+		(SELECT started_at, id FROM exec WHERE sandbox = ?1 ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET ?2)`,
+		e.Sandbox, w.keepExecs)
 	return err
 }
 
@@ -99,8 +111,7 @@ func (w *writer) DeleteExec(sandbox core.SandboxID, id core.ExecID) error {
 
 // LoseExecs ends every running exec of a sandbox as lost.
 func (w *writer) LoseExecs(sandbox core.SandboxID, at time.Time) ([]core.Exec, error) {
-	list, err := many(&w.reader, scanExec,
-		selectExec+"WHERE sandbox = ? AND outcome = '' ORDER BY started_at, id", sandbox)
+	list, err := w.OpenExecs(sandbox)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}

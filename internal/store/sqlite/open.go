@@ -35,9 +35,12 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, core.Wrap(core.CodeUnavailable, err, "the database file can't be opened")
 	}
-	s := &Store{writing: make(chan struct{}, 1), keepEvents: c.KeepEvents}
+	s := &Store{writing: make(chan struct{}, 1), keepEvents: c.KeepEvents, keepExecs: c.KeepExecs}
 	if s.keepEvents == 0 {
 		s.keepEvents = store.KeepEvents
+	}
+	if s.keepExecs == 0 {
+		s.keepExecs = store.KeepExecs
 	}
 	if err := s.connect(path, c.Readers); err != nil {
 		return nil, err

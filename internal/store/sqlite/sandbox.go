@@ -3,6 +3,7 @@ package sqlite
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -138,7 +139,7 @@ func (w *writer) PutSandbox(b core.Sandbox) error {
 		jsonOf(&b.Env), jsonOf(&b.Labels), instant(b.CreatedAt), instant(b.StartedAt),
 		instant(b.ExpiresAt), instant(b.DeletedAt), b.Failure)
 	if isUnique(err) {
-		return core.Wrap(core.CodeConflict, err, "another sandbox has the name %q", b.Name)
+		return &core.Error{Code: core.CodeConflict, Field: "name", Message: fmt.Sprintf("another sandbox has the name %q", b.Name), Err: err}
 	}
 	return err
 }

@@ -21,6 +21,8 @@ type Config struct {
 	Readers int
 	// KeepEvents replaces store.KeepEvents; zero means store.KeepEvents.
 	KeepEvents int64
+	// KeepExecs replaces store.KeepExecs; zero means store.KeepExecs.
+	KeepExecs int64
 }
 
 // Store is an open database. Everything that it acknowledged is durable; in memory it has only connections.
@@ -30,6 +32,7 @@ type Store struct {
 	// end with the caller's context.
 	writing    chan struct{}
 	keepEvents int64
+	keepExecs  int64
 	closed     atomic.Bool
 }
 
@@ -70,7 +73,7 @@ func (s *Store) update(ctx context.Context, db *sql.DB, fn func(store.Tx) error)
 	}
 	// After a commit this does nothing; it also undoes the work of an fn that panics.
 	defer func() { _ = tx.Rollback() }()
-	if err := fn(&writer{reader: reader{ctx: ctx, tx: tx}, keepEvents: s.keepEvents}); err != nil {
+	if err := fn(&writer{reader: reader{ctx: ctx, tx: tx}, keepEvents: s.keepEvents, keepExecs: s.keepExecs}); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {

@@ -10,6 +10,7 @@ import (
 type writer struct {
 	reader
 	keepEvents int64
+	keepExecs  int64
 }
 
 var _ store.Tx = (*writer)(nil)

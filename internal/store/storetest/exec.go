@@ -46,6 +46,7 @@ func testExec(t *testing.T, open Open) {
 	})
 	t.Run("deleted", func(t *testing.T) { testDeleteExec(t, open) })
 	t.Run("lost", func(t *testing.T) { testLoseExecs(t, open) })
+	t.Run("a bounded number is kept", func(t *testing.T) { testKeepExecs(t, open) })
 }
 
 func testExecFields(t *testing.T, open Open) {
@@ -149,6 +150,11 @@ func testLoseExecs(t *testing.T, open Open) {
 		}
 		return nil
 	})
+	s.view(func(r store.Reader) error {
+		got, err := r.OpenExecs(b.ID)
+		wantSame(t, got, []core.Exec{running, late})
+		return err
+	})
 	at := epoch().Add(time.Minute)
 	for i := range 2 {
 		s.update(func(tx store.Tx) error {
@@ -184,6 +190,55 @@ func testLoseExecs(t *testing.T, open Open) {
 				return err
 			}
 			wantSame(t, got, e)
+		}
+		return nil
+	})
+}
+
+// testKeepExecs runs more than store.KeepExecs execs, of which the very first never ends.
+func testKeepExecs(t *testing.T, open Open) {
+	t.Helper()
+	s := start(t, open)
+	b, other := newSandbox(alice), newSandbox(alice)
+	s.put(b, other)
+	endless, theirs := newExec(b.ID), newExec(other.ID)
+	const extra = 5
+	var ids []core.ExecID
+	s.update(func(tx store.Tx) error {
+		ids = nil
+		if err := tx.PutExec(endless); err != nil {
+			return err
+		}
+		theirs.Outcome = core.OutcomeLost
+		if err := tx.PutExec(theirs); err != nil {
+			return err
+		}
+		for i := range store.KeepExecs + extra {
+			e := newExec(b.ID)
+			e.StartedAt = epoch().Add(time.Duration(i + 1))
+			ids = append(ids, e.ID)
+			for _, outcome := range []core.Outcome{core.OutcomeRunning, core.OutcomeLost} {
+				e.Outcome = outcome
+				if err := tx.PutExec(e); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	s.view(func(r store.Reader) error {
+		for i, id := range ids {
+			_, err := r.Exec(b.ID, id)
+			if i < extra {
+				wantCode(t, err, core.CodeNotFound)
+			} else if err != nil {
+				t.Fatalf("exec %d of %d: %v", i, len(ids), err)
+			}
+		}
+		for _, e := range []core.Exec{endless, theirs} {
+			if _, err := r.Exec(e.Sandbox, e.ID); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
