@@ -25,6 +25,7 @@ func TestPersistTriesUntilItSucceeds(t *testing.T) {
 			return nil
 		}, func(error) { failures++ })
 		<-time.After(time.Hour) // on the bubble's clock
+		synctest.Wait()
 		if tries != 4 || failures != 3 || pauses[3] != 7*time.Second {
 			t.Errorf("%d tries, %d failures, at %v", tries, failures, pauses)
 		}
