@@ -98,11 +98,11 @@ func (j jail) prepare() error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	// Slave, not private: what the host unmounts meanwhile is not kept alive here.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("detach mounts from the host's: %w", err)
 	}
-	// Opened before the tmpfs hides what may lie below it, and after the unshare, for a bind takes only mounts of its own
-	// namespace.
+	// Cloned before the tmpfs hides what may lie below it, and before the pool that they lie in is detached.
 	sources := make(map[string]int, len(j.binds))
 	defer func() {
 		for _, fd := range sources {
@@ -110,11 +110,14 @@ func (j jail) prepare() error {
 		}
 	}()
 	for name, dir := range j.binds {
-		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 		if err != nil {
 			return fmt.Errorf("open %s: %w", dir, err)
 		}
 		sources[name] = fd
+	}
+	if err := detachServers(); err != nil {
+		return err
 	}
 	if err := unix.Mount("tmpfs", inJail, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
 		return fmt.Errorf("mount the private /tmp: %w", err)
@@ -124,7 +127,7 @@ func (j jail) prepare() error {
 		if err := os.Mkdir(at, 0o755); err != nil { // the jail's root is another user.
 			return fmt.Errorf("make a mount point: %w", err)
 		}
-		if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", fd), at, "", unix.MS_BIND, ""); err != nil {
+		if err := unix.MoveMount(fd, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 			return fmt.Errorf("bind %s: %w", name, err)
 		}
 	}
