@@ -29,7 +29,7 @@ func openDrivers(ctx context.Context, dir *dataDir, cfg *config.Config, log *slo
 	}()
 	d.disk, err = btrfs.Open(ctx, btrfs.Config{
 		Dir: dir.join("pool"), MaxBytes: int64(cfg.Pool.MaxSize), MinHostFree: int64(cfg.Pool.MinHostFree),
-		OwnerGID: cfg.Runtime.OwnerUID, Logger: log,
+		Logger: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open pool: %w", err)

@@ -19,7 +19,7 @@ const (
 
 // Config says where trees live and how much of the host's disk they may take.
 type Config struct {
-	// Dir is the driver's own directory, made if it is not there. Every directory above it must let OwnerGID pass.
+	// Dir is the driver's own directory, made if it is not there.
 	Dir string
 	// MaxBytes bounds the pool image; zero means that only the host's disk does. It has no effect on a Dir that is on
 	// btrfs: Open then warns if it is set.
@@ -28,9 +28,9 @@ type Config struct {
 	GrowStep int64
 	// MinHostFree is what the image leaves free on the host's disk when it is made or grows.
 	MinHostFree int64
-	// OwnerGID is the host group that may pass through the directories above the trees, but not list them: the first gid
-	// of the range that guests are mapped to, since a runtime's file server opens a tree as that group. No other
-	// ordinary user of the host can then reach a tenant's file. Zero lets everybody pass; ids alone guard the trees then.
+	// OwnerGID is a host group that may pass through the directories above the trees, but not list them: for a runtime whose
+	// file server opens a tree by its path, as that group. Zero lets nobody but root pass, so that what breaks out as a
+	// guest's user can't reach another tree by its path; it suits a runtime that is handed each tree by a mount.
 	OwnerGID int
 	// Logger may be nil.
 	Logger *slog.Logger

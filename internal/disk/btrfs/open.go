@@ -133,9 +133,9 @@ func (p *pool) lockDir() error {
 	return nil
 }
 
-// guard lets nobody but root list a directory, and only OwnerGID pass through it.
+// guard lets nobody but root list a directory or pass through it, but for OwnerGID, which may pass.
 func (p *pool) guard(dir string) error {
-	mode := os.FileMode(0o711)
+	mode := os.FileMode(0o700)
 	if p.cfg.OwnerGID != 0 {
 		mode = 0o710
 	}

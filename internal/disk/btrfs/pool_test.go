@@ -263,18 +263,31 @@ func TestNoRoomAtAll(t *testing.T) {
 // TestPassage looks at who may reach a tree.
 func TestPassage(t *testing.T) {
 	needRoot(t)
-	const gid = 1_000_000
 	pool := filepath.Join(t.TempDir(), "pool")
 	removePool(t, pool)
-	d := open(t, btrfs.Config{Dir: pool, GrowStep: 256 * mib, OwnerGID: gid})
+	d := open(t, btrfs.Config{Dir: pool, GrowStep: 256 * mib})
 	t.Cleanup(func() { d.Close() })
 	path := clone(t, d, "a", 0)
-	for dir := filepath.Dir(path); strings.HasPrefix(dir, pool); dir = filepath.Dir(dir) {
-		var st unix.Stat_t
-		must(t, unix.Stat(dir, &st))
-		if st.Mode&0o7777 != 0o710 || st.Uid != 0 || st.Gid != gid {
-			t.Errorf("%s has mode %o and owner %d:%d", dir, st.Mode&0o7777, st.Uid, st.Gid)
+	check := func(mode, gid uint32) {
+		t.Helper()
+		for dir := filepath.Dir(path); strings.HasPrefix(dir, pool); dir = filepath.Dir(dir) {
+			var st unix.Stat_t
+			must(t, unix.Stat(dir, &st))
+			if st.Mode&0o7777 != mode || st.Uid != 0 || st.Gid != gid {
+				t.Errorf("%s has mode %o and owner %d:%d", dir, st.Mode&0o7777, st.Uid, st.Gid)
+			}
 		}
+	}
+	check(0o700, 0)
+	const group = 1_000_000
+	for _, gid := range []int{group, 0} { // what an earlier start has allowed does not stay
+		must(t, d.Close())
+		d = open(t, btrfs.Config{Dir: pool, GrowStep: 256 * mib, OwnerGID: gid})
+		mode := uint32(0o700)
+		if gid != 0 {
+			mode = 0o710
+		}
+		check(mode, uint32(gid))
 	}
 	var st unix.Stat_t
 	must(t, unix.Stat(filepath.Join(pool, "pool.img"), &st))
