@@ -23,7 +23,7 @@ func prepareArchives(cfg BootstrapConfig) error {
 	if err != nil {
 		return fmt.Errorf("open the cache: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	err = fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
