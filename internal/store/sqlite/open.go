@@ -31,19 +31,20 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the database: %w", err)
 	}
-	unclean, err := prepareFile(path)
+	file, unclean, err := prepareFile(path)
 	if err != nil {
 		return nil, core.Wrap(core.CodeUnavailable, err, "the database file can't be opened")
 	}
-	s := &Store{writing: make(chan struct{}, 1), keepEvents: c.KeepEvents, keepExecs: c.KeepExecs}
+	s := &Store{writing: make(chan struct{}, 1), log: c.Logger, keepEvents: c.KeepEvents, keepExecs: c.KeepExecs}
 	if s.keepEvents == 0 {
 		s.keepEvents = store.KeepEvents
 	}
 	if s.keepExecs == 0 {
 		s.keepExecs = store.KeepExecs
 	}
+	s.reserve = reserve{database: file}
 	if err := s.connect(path, c.Readers); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.reserve.close())
 	}
 	if err := s.makeReady(ctx, path, unclean, c.Logger); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -52,22 +53,20 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 }
 
 // prepareFile makes the file for its owner only, since SQLite would use the umask, and tells whether a log was left behind.
-func prepareFile(path string) (unclean bool, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// The file stays open.
+func prepareFile(path string) (f *os.File, unclean bool, err error) {
+	f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return false, err
-	}
-	if err := f.Close(); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	info, err := os.Stat(path + "-wal")
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return f, false, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, false, errors.Join(err, f.Close())
 	}
-	return info.Size() > 0, nil
+	return f, info.Size() > 0, nil
 }
 
 func (s *Store) connect(path string, readers int) error {

@@ -34,6 +34,9 @@ type Store struct {
 	keepEvents int64
 	keepExecs  int64
 	closed     atomic.Bool
+	// reserve is touched by the one writer only.
+	reserve reserve
+	log     *slog.Logger
 }
 
 var _ store.Store = (*Store)(nil)
@@ -79,6 +82,10 @@ func (s *Store) update(ctx context.Context, db *sql.DB, fn func(store.Tx) error)
 	if err := tx.Commit(); err != nil {
 		return translate(ctx, err, "commit")
 	}
+	if err := s.reserve.keep(); err != nil {
+		// What was asked for is done.
+		s.log.WarnContext(ctx, "no room is set aside for records: if the disk fills up, deletes can't be recorded", slog.Any("err", err))
+	}
 	return nil
 }
 
@@ -96,7 +103,7 @@ func (s *Store) Close() error {
 	defer func() { <-s.writing }()
 	s.closed.Store(true)
 	// The last connection to close copies and removes the log, which is the sign of a clean close: a writing one must be last.
-	err := errors.Join(s.read.Close(), s.relaxed.Close(), s.full.Close())
+	err := errors.Join(s.read.Close(), s.relaxed.Close(), s.full.Close(), s.reserve.close())
 	if err != nil {
 		return core.Wrap(core.CodeUnavailable, err, "the database did not close cleanly")
 	}
