@@ -67,11 +67,17 @@ func run(listen, peer string, log *slog.Logger) error {
 	return s.Serve(context.Background(), l)
 }
 
-// outliveSignals makes signals that would end the agent do nothing, a log that nobody reads included. They are caught
-// and not ignored, because what is ignored stays ignored in every process that the agent starts.
+// outliveSignals makes signals that would end or stop the agent do nothing: a script that means another process, or a log that
+// nobody reads, must not end the sandbox. They are caught and not ignored, because what is ignored stays ignored in every
+// process that the agent starts. SIGKILL and SIGSTOP can't be caught: gVisor delivers them to init from inside, as Linux would
+// not, so root inside can still end its own sandbox or silence it.
 func outliveSignals() {
 	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE)
+	signal.Notify(c,
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE,
+		// A true fault of ours is not sent by anyone, and still ends the agent.
+		syscall.SIGQUIT, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV,
+		syscall.SIGSTKFLT, syscall.SIGSYS, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
 }
 
 // listenWhenUp listens on an address that the sandbox may be about to get.

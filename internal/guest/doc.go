@@ -7,5 +7,9 @@
 // tenant and trusts its connections: who may connect is decided where it listens. It also runs as an ordinary process,
 // for tests, and then reaps only its own children.
 //
+// What users start can't silence it by size: its descriptors are counted (execs, connections), its memory is bounded (rings,
+// records, pages of a directory, frames), and all execs together have a bound of processes, in a cgroup beside its own. Root
+// inside may lift that bound, and kill or stop its init: it then loses its own sandbox and nothing else.
+//
 // Start reading at server.go and session.go, then start.go and execution.go; guest/wire is the protocol.
 package guest

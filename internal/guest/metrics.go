@@ -49,3 +49,22 @@ func kilobytes(info []byte, key string) int64 {
 	}
 	return 0
 }
+
+// totalMemory returns how much memory there is, zero if it can't be told.
+func totalMemory() int64 {
+	info, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	return kilobytes(info, "MemTotal:")
+}
+
+// processesFor returns how many processes a machine with so much memory may have: each costs the sandbox's kernel about one
+// MiB beside what it uses itself, and a fork bomb must meet this bound before it has eaten the memory of all.
+func processesFor(memory int64) int {
+	const each, least, most = 3 << 19, 64, 1024
+	if memory <= 0 {
+		return most
+	}
+	return int(min(max(memory/each, least), most))
+}

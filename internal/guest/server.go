@@ -22,7 +22,8 @@ type Config struct {
 	// Cgroup is the directory of a cgroup v2 hierarchy in which each exec gets a group; empty means that groups are
 	// found by scanning /proc.
 	Cgroup string
-	// MaxProcesses bounds the processes of all execs together; it needs Cgroup. Zero means 1024.
+	// MaxProcesses bounds the processes and threads of all execs together; it needs Cgroup. Zero means one for each 1.5 MiB
+	// of memory, at least 64 and at most 1024.
 	MaxProcesses int
 	// Logger hears of what goes wrong; nil is silent.
 	Logger *slog.Logger
@@ -50,7 +51,7 @@ func (c Config) withDefaults() Config {
 			*v = d
 		}
 	}
-	def(&c.MaxProcesses, 1024)
+	def(&c.MaxProcesses, processesFor(totalMemory()))
 	def(&c.RingBytes, 1<<20)
 	def(&c.MaxRunning, 1000)
 	def(&c.MaxRecords, 10_000)
