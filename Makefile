@@ -126,6 +126,7 @@ vuln: ## Known vulnerabilities of what is linked in.
 generate: ## Everything that is made from a source: API types, references, golden files of the CLI.
 	$(GO) generate ./api/...
 	$(GO) test ./internal/cli -run Help -update
+	$(GO) test ./internal/config -update
 	$(MAKE) --no-print-directory build
 	@mkdir -p docs/reference
 	$(BIN) reference >docs/reference/cli.md.new && mv docs/reference/cli.md.new docs/reference/cli.md

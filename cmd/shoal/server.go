@@ -18,6 +18,7 @@ import (
 	"shoal/internal/config"
 	"shoal/internal/control"
 	"shoal/internal/core"
+	"shoal/internal/failpoint"
 	"shoal/internal/guest/embedded"
 	"shoal/internal/httpapi"
 	"shoal/internal/image"
@@ -49,6 +50,9 @@ type server struct {
 func openServer(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *server, err error) {
 	if os.Geteuid() != 0 {
 		return nil, core.Errorf(core.CodeDenied, "the server needs root: it makes namespaces, cgroups and mounts (try sudo)")
+	}
+	if !failpoint.Enabled && os.Getenv("SHOAL_FAILPOINTS") != "" {
+		return nil, core.Invalid("SHOAL_FAILPOINTS", "SHOAL_FAILPOINTS needs a program that was built with the tag failpoint")
 	}
 	s := &server{cfg: cfg, log: log, metrics: obs.NewMetrics()}
 	defer func() {

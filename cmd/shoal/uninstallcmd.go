@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -104,6 +105,9 @@ func usedDataDir(path string) (string, error) {
 	return resolved, nil
 }
 
+// unmountTimeout bounds the wait for the pool's loop device, which some other program may still look into.
+const unmountTimeout = 30 * time.Second
+
 // removeAll ends every sandbox and takes the drivers' own things off the machine.
 func removeAll(ctx context.Context, d *drivers) error {
 	machines, err := d.runtime.List(ctx)
@@ -121,6 +125,8 @@ func removeAll(ctx context.Context, d *drivers) error {
 	if err := d.network.Destroy(ctx); err != nil {
 		return fmt.Errorf("remove network: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, unmountTimeout)
+	defer cancel()
 	if err := d.disk.Unmount(ctx); err != nil {
 		return fmt.Errorf("unmount pool: %w", err)
 	}
