@@ -15,8 +15,6 @@ const (
 	watchEvery = time.Second
 	// agentTimeout bounds one call to a guest agent that nobody waits for.
 	agentTimeout = 10 * time.Second
-	// watchPage is how many records are compared at a time.
-	watchPage = 500
 )
 
 // watchers learn the ends of execs that no stream follows: one loop a sandbox, only while it has such execs.
@@ -152,25 +150,9 @@ func (w *watchers) round(ctx context.Context, sb core.Sandbox) (int, error) {
 
 // open returns the records of the sandbox's execs that have no outcome.
 func (w *watchers) open(ctx context.Context, sb core.Sandbox) (open []core.Exec, err error) {
-	page := store.Page{Limit: watchPage}
-	for {
-		var list []core.Exec
-		var next string
-		err = w.store.View(ctx, func(r store.Reader) error {
-			list, next, err = r.ListExecs(sb.ID, page)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range list {
-			if e.Outcome == core.OutcomeRunning {
-				open = append(open, e)
-			}
-		}
-		if next == "" {
-			return open, nil
-		}
-		page.Cursor = next
-	}
+	err = w.store.View(ctx, func(r store.Reader) error {
+		open, err = r.OpenExecs(sb.ID)
+		return err
+	})
+	return open, err
 }
