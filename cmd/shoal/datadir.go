@@ -43,6 +43,9 @@ func openDataDir(path string) (*dataDir, error) {
 	if err := os.MkdirAll(path, 0o711); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
+	if err := checkOwner(path); err != nil {
+		return nil, err
+	}
 	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock data directory: %w", err)
@@ -55,6 +58,21 @@ func openDataDir(path string) (*dataDir, error) {
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
 	return &dataDir{path: path, lock: f}, nil
+}
+
+// checkOwner refuses a directory into which somebody else may put links where the server writes keys and records.
+func checkOwner(path string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return fmt.Errorf("look at data directory: %w", err)
+	}
+	if owner := int(st.Uid); owner != os.Geteuid() {
+		return core.Errorf(core.CodeDenied, "the data directory %s belongs to user %d, who could take the server over: give it one of its own", path, owner)
+	}
+	if st.Mode&0o022 != 0 {
+		return core.Errorf(core.CodeDenied, "others may write in the data directory %s, and so take the server over: chmod go-w it", path)
+	}
+	return nil
 }
 
 func (d *dataDir) join(name string) string { return filepath.Join(d.path, name) }

@@ -57,8 +57,14 @@ func (c *Config) Check() error {
 	case !os.IsNotExist(err):
 		return core.Invalid("data_dir", "data_dir is %q, which can't be used: %v", c.DataDir, err)
 	}
-	if info, err := os.Stat(filepath.Dir(c.DataDir)); err != nil || !info.IsDir() {
-		return core.Invalid("data_dir", "data_dir is %q, and the directory above it is not there", c.DataDir)
+	// The server makes it with all that is missing above it.
+	for above := filepath.Dir(c.DataDir); ; above = filepath.Dir(above) {
+		info, err := os.Stat(above)
+		switch {
+		case err == nil && info.IsDir():
+			return nil
+		case err == nil || !os.IsNotExist(err):
+			return core.Invalid("data_dir", "data_dir is %q, and %s above it can't hold it", c.DataDir, above)
+		}
 	}
-	return nil
 }
