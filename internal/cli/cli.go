@@ -164,7 +164,8 @@ func Main(ctx context.Context, args []string, opts Options) int {
 	if errors.As(err, &exit) && exit.err == nil {
 		return exit.code
 	}
-	text := strings.TrimRight(explain(err), "\n")
+	// It may name a file of a sandbox's.
+	text := printableLines(strings.TrimRight(explain(err), "\n"))
 	if strings.HasPrefix(text, "unknown command") {
 		text += "\nTry 'shoal --help'."
 	}

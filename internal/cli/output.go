@@ -59,12 +59,22 @@ func (t *table) row(cells ...string) {
 func (t *table) flush() error { return t.w.Flush() }
 
 // printable replaces what could move a terminal's cursor.
-func printable(s string) string {
+func printable(s string) string { return strings.Map(printableRune, s) }
+
+func printableRune(r rune) rune {
+	if unicode.IsControl(r) || r == unicode.ReplacementChar {
+		return '?'
+	}
+	return r
+}
+
+// printableLines is printable for text of several lines, which may be indented.
+func printableLines(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == unicode.ReplacementChar {
-			return '?'
+		if r == '\n' || r == '\t' {
+			return r
 		}
-		return r
+		return printableRune(r)
 	}, s)
 }
 

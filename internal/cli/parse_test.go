@@ -102,6 +102,9 @@ func TestWords(t *testing.T) {
 			t.Errorf("%d is %q, want %q", n, got, want)
 		}
 	}
+	if got := printableLines("a\n\tb\x1b[2J"); got != "a\n\tb?[2J" {
+		t.Errorf("lines: %q", got)
+	}
 	if got := printable("a\x1b[2Jb\tc\u009bd\ufffd"); got != "a?[2Jb?c?d?" {
 		t.Errorf("printable lets %q through", got)
 	}

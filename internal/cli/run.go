@@ -180,7 +180,7 @@ func (a runner) run(
 	}
 	if err := a.copyOut(around, c, sb, p.workdir, copies.out); err != nil {
 		if result != nil && exit.code != 0 {
-			fmt.Fprintf(a.err, "shoal: %s\n", explain(err))
+			fmt.Fprintf(a.err, "shoal: %s\n", printableLines(explain(err)))
 			return result
 		}
 		return err

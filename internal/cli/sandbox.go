@@ -284,7 +284,7 @@ func metricsIfAny(ctx context.Context, client *shoal.Client, id string) (*shoal.
 		return &m, nil
 	}
 	if ctx.Err() == nil && limited.Err() != nil {
-		return nil, nil //nolint:nilerr // The sandbox was silent, as said above.
+		return nil, nil // The sandbox was silent, as said above.
 	}
 	switch shoal.ErrorCode(err) { //nolint:exhaustive // The others are errors.
 	case shoal.CodeConflict, shoal.CodeUnavailable, shoal.CodeTimeout:
