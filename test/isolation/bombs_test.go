@@ -56,8 +56,8 @@ func (e env) recovers(t *testing.T, sb shoal.Sandbox) {
 }
 
 func testForkBomb(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
 	for _, user := range []string{"root", "nobody"} {
+		sb := e.sandbox(t, shoal.CreateSandboxRequest{})
 		before := hostProcesses(t)
 		e.whileBombed(t, sb, shoal.ExecRequest{User: user, Cmd: []string{"python3", "-c", `import os, time
 while True:
