@@ -59,10 +59,12 @@ func (d *Driver) take(s *slot) error {
 	return nil
 }
 
-// removeAll removes interfaces until the queue is closed, as many at a time as are waiting.
+// removeAll removes interfaces until the queue is closed, as many at a time as are waiting. What can't be removed is tried again
+// with the next.
 func (d *Driver) removeAll() {
+	var left []removal
 	for first := range d.removals {
-		batch := []removal{first}
+		batch := append(left, first)
 		for more := true; more && len(batch) < removalQueue; {
 			select {
 			case r, ok := <-d.removals:
@@ -73,19 +75,36 @@ func (d *Driver) removeAll() {
 				more = false
 			}
 		}
-		indexes := make([]int, 0, len(batch))
-		for _, r := range batch {
-			indexes = append(indexes, r.index)
-		}
-		if err := d.router.removeLinks(indexes); err != nil {
-			d.cfg.Logger.Error("interfaces of detached slots remain until the next start",
-				slog.Int("count", len(batch)), slog.Any("err", err))
+		left = d.removeBatch(batch)
+	}
+}
+
+// removeBatch removes interfaces and gives their numbers back. It returns those that remain.
+func (d *Driver) removeBatch(batch []removal) (left []removal) {
+	indexes := make([]int, 0, len(batch))
+	for _, r := range batch {
+		indexes = append(indexes, r.index)
+	}
+	if d.router.removeLinks(indexes) != nil {
+		// One by one, so that one which can't be removed doesn't keep the others.
+		batch, left = d.removeEach(batch)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range batch {
+		d.numbers.give(r.number)
+	}
+	return left
+}
+
+func (d *Driver) removeEach(batch []removal) (removed, left []removal) {
+	for _, r := range batch {
+		if err := d.router.removeLink(r.index); err != nil {
+			d.cfg.Logger.Error("an interface of a detached slot remains for now", slog.Int("index", r.index), slog.Any("err", err))
+			left = append(left, r)
 			continue
 		}
-		d.mu.Lock()
-		for _, r := range batch {
-			d.numbers.give(r.number)
-		}
-		d.mu.Unlock()
+		removed = append(removed, r)
 	}
+	return removed, left
 }

@@ -195,6 +195,27 @@ func TestLateStart(t *testing.T) {
 	}
 }
 
+// TestOneThatStaysKeepsNoOther removes interfaces together with one that the kernel does not let go.
+func TestOneThatStaysKeepsNoOther(t *testing.T) {
+	d := openTest(t)
+	batch := []removal{{index: loIndex, number: 7}}
+	for number := range uint32(2) {
+		link := &netlink.Veth{
+			LinkAttrs: netlink.LinkAttrs{Name: linkName(100 + number), TxQLen: -1}, PeerName: fmt.Sprintf("peer%d", number), PeerTxQLen: -1,
+		}
+		check(t, d.router.links.LinkAdd(link))
+		batch = append(batch, removal{index: link.Index, number: 100 + number})
+	}
+	if left := d.removeBatch(batch); len(left) != 1 || left[0] != batch[0] {
+		t.Errorf("left are %v", left)
+	}
+	for _, r := range batch[1:] {
+		if _, err := d.router.links.LinkByIndex(r.index); err == nil {
+			t.Errorf("interface %d is left", r.index)
+		}
+	}
+}
+
 // TestNothingLeaks destroys a driver with slots in all conditions and looks for anything left: mounts, links,
 // namespaces, descriptors and goroutines.
 func TestNothingLeaks(t *testing.T) {
