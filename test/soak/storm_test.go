@@ -64,9 +64,8 @@ func storm(t *testing.T, e env, victim string) {
 		if sb.State == shoal.StateCreating {
 			continue // its caller is gone and the undo is under way
 		}
-		answers := false
 		res, err := e.Client.Execs(sb.ID).Run(ctx(t), shoal.ExecRequest{Cmd: []string{"true"}})
-		answers = err == nil && res.Outcome == shoal.OutcomeExited
+		answers := err == nil && res.Outcome == shoal.OutcomeExited
 		if now, gerr := e.Client.Sandboxes().Get(ctx(t), sb.ID); gerr == nil && now.State == shoal.StateRunning && !answers {
 			t.Errorf("a sandbox that is listed as running does not answer: %v %s", err, res.Outcome)
 		}
