@@ -69,6 +69,3 @@ func lookup(name Recipe) (recipe, error) {
 	}
 	return recipe{}, core.Invalid("recipe", "no recipe is called %q: there are %s and %s", string(name), Minimal, Base)
 }
-
-// Recipes lists every recipe.
-func Recipes() []Recipe { return []Recipe{Minimal, Base} }
