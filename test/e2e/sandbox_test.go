@@ -18,9 +18,6 @@ import (
 	"shoal/test/harness"
 )
 
-// killAgent tries, as root inside, what can be tried against the guest agent.
-const killAgent = "kill -9 1; kill -SEGV 1; kill -ABRT 1; kill -STOP 1; kill -CONT 1; echo b > /proc/sysrq-trigger; reboot -f"
-
 // killSentry kills the sandbox's sentry on the host.
 func (e env) killSentry(t *testing.T, id string) {
 	t.Helper()
@@ -33,20 +30,6 @@ func (e env) killSentry(t *testing.T, id string) {
 		}
 	}
 	t.Fatalf("no sentry of %s among %v", id, harness.Processes(e.Dir))
-}
-
-// dies waits a moment for the sandbox to fail.
-func (e env) dies(t *testing.T, id string) bool {
-	t.Helper()
-	deadline := time.Now().Add(3 * time.Second)
-	for time.Now().Before(deadline) {
-		sb, err := e.Client.Sandboxes().Get(ctx(t), id)
-		if err == nil && sb.State == shoal.StateFailed {
-			return true
-		}
-		<-time.After(50 * time.Millisecond)
-	}
-	return false
 }
 
 func testLifeOfASandbox(t *testing.T, e env) {
