@@ -117,6 +117,10 @@ func (s *Store) makeReady(ctx context.Context, path string, unclean bool, log *s
 			slog.String("path", path), slog.Int64("dur_ms", time.Since(begun).Milliseconds()))
 	}
 	if err := s.migrate(ctx, log); err != nil {
+		// A damaged page can look like anything, a missing table included: it must not be blamed on something else.
+		if damage := s.check(ctx); core.IsCode(damage, core.CodeDataLoss) {
+			return damage
+		}
 		return err
 	}
 	return syncDirectory(filepath.Dir(path))

@@ -120,6 +120,33 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// TestDamagedPages damages each of the first pages of a database that was closed cleanly. Where it can't be used, the reason is
+// damage, whatever SQLite stumbles over.
+func TestDamagedPages(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "shoal.db")
+	closeStore(t, open(t, path))
+	sound, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page = 4096
+	for at := 0; at < len(sound); at += page {
+		data := bytes.Clone(sound)
+		copy(data[at:min(at+5*page, len(data))], bytes.Repeat([]byte("damage! "), 5*page/8))
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, Logger: quiet()})
+		if err == nil {
+			closeStore(t, s) // a page that opening needs not
+			continue
+		}
+		if !core.IsCode(err, core.CodeDataLoss) {
+			t.Errorf("damage from page %d on: %v, want data_loss", at/page+1, err)
+		}
+	}
+}
+
 func TestUncleanCloseIsChecked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "shoal.db")
 	s := open(t, path)
