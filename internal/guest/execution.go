@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"log/slog"
 	"strconv"
 	"sync"
 	"syscall"
@@ -136,7 +137,7 @@ func (e *execution) processes() int {
 	}
 	pids, err := e.group.pids()
 	if err != nil {
-		e.srv.log.Warn("list group", "exec_id", e.id, "err", err)
+		e.srv.log.Warn("list group", slog.String("exec_id", e.id), slog.Any("err", err))
 	}
 	return len(pids)
 }
@@ -170,7 +171,7 @@ func (e *execution) killRest() {
 
 func (e *execution) killGroup() {
 	if err := e.group.kill(); err != nil {
-		e.srv.log.Warn("kill group", "exec_id", e.id, "err", err)
+		e.srv.log.Warn("kill group", slog.String("exec_id", e.id), slog.Any("err", err))
 	}
 }
 

@@ -93,12 +93,12 @@ func fileInfo(name string, st fs.FileInfo, n *names) wire.FileInfo {
 		Name: wire.Bytes(path.Base(name)), Path: wire.Bytes(name), Type: string(core.FileOther), Size: st.Size(),
 		MTime: st.ModTime().UTC(),
 	}
-	switch st.Mode().Type() {
-	case 0:
+	switch mode := st.Mode(); {
+	case mode.IsRegular():
 		i.Type = string(core.FileRegular)
-	case fs.ModeDir:
+	case mode.IsDir():
 		i.Type = string(core.FileDirectory)
-	case fs.ModeSymlink:
+	case mode.Type() == fs.ModeSymlink:
 		i.Type = string(core.FileSymlink)
 		if target, err := os.Readlink(name); err == nil {
 			i.Target = wire.Bytes(target)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"strconv"
 	"time"
@@ -83,7 +84,7 @@ func (c *session) fromPort(nc net.Conn) error {
 		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
-				c.srv.log.Debug("read from port", "err", err)
+				c.srv.log.Debug("read from port", slog.Any("err", err))
 			}
 			return c.w.Write(wire.FrameEnd)
 		}

@@ -126,7 +126,7 @@ func New(cfg Config) (*Server, error) {
 // Serve accepts connections until ctx ends or the listener fails. It closes the listener.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	defer context.AfterFunc(s.ctx, func() { _ = l.Close() })()
+	defer context.AfterFunc(s.ctx, func() { _ = l.Close() })() //nolint:contextcheck // Two contexts end this call.
 	defer func() { _ = l.Close() }()
 	for {
 		nc, err := l.Accept()
@@ -138,7 +138,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 				return fmt.Errorf("accept: %w", err)
 			}
 			// Out of descriptors or memory: what helps is that other connections end.
-			s.log.Warn("accept", "err", err)
+			s.log.Warn("accept", slog.Any("err", err))
 			select {
 			case <-time.After(20 * time.Millisecond):
 			case <-ctx.Done():

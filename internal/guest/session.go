@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"runtime/debug"
 	"time"
@@ -27,7 +28,7 @@ type session struct {
 func (s *Server) serve(ctx context.Context, nc net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
+	defer context.AfterFunc(s.ctx, cancel)() //nolint:contextcheck // Two contexts end this call.
 	defer context.AfterFunc(ctx, func() { _ = nc.Close() })()
 	c := &session{srv: s, nc: nc, w: wire.NewWriter(nc), in: make(chan wire.Frame), ctx: ctx}
 	done := make(chan struct{})
@@ -37,7 +38,7 @@ func (s *Server) serve(ctx context.Context, nc net.Conn) {
 		cancel()
 	}()
 	if err := c.loop(); err != nil && ctx.Err() == nil {
-		s.log.Warn("connection given up", "err", err)
+		s.log.Warn("connection given up", slog.Any("err", err))
 	}
 	cancel()
 	_ = nc.Close()
@@ -119,7 +120,7 @@ func (c *session) one(payload []byte) error {
 		return broken.err
 	}
 	if err != nil {
-		c.srv.log.Debug("operation", "op", string(env.Op), "err", err)
+		c.srv.log.Debug("operation", slog.String("op", string(env.Op)), slog.Any("err", err))
 		return c.send(wire.FrameError, wire.FaultOf(err))
 	}
 	return nil

@@ -45,16 +45,16 @@ func defaultDir(workdir string, defaultUser bool, acc account) string {
 
 // enterable reports whether a user may enter a directory through all those above it.
 func enterable(dir string, acc account) bool {
-	real, err := filepath.EvalSymlinks(dir)
+	resolved, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return false
 	}
-	for ; ; real = filepath.Dir(real) {
-		st, err := os.Stat(real)
+	for ; ; resolved = filepath.Dir(resolved) {
+		st, err := os.Stat(resolved)
 		if err != nil || !st.IsDir() || !mayExecute(st, acc) {
 			return false
 		}
-		if real == "/" {
+		if resolved == "/" {
 			return true
 		}
 	}

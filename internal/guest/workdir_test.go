@@ -36,8 +36,12 @@ func TestWorkingDirectory(t *testing.T) {
 		acc  account
 		want core.Code
 	}{
-		{open, root, ""}, {closed, root, ""}, {open, other, ""},
-		{closed, other, core.CodeDenied}, {closed + "/below", other, core.CodeDenied}, {link, other, core.CodeDenied},
+		{open, root, ""},
+		{closed, root, ""},
+		{open, other, ""},
+		{closed, other, core.CodeDenied},
+		{closed + "/below", other, core.CodeDenied},
+		{link, other, core.CodeDenied},
 		{top + "/none", other, core.CodeInvalid},
 	} {
 		if _, err := checkDir(tc.dir, "/", tc.acc); core.CodeOf(err) != tc.want {
@@ -50,8 +54,12 @@ func TestWorkingDirectory(t *testing.T) {
 		acc         account
 		want        string
 	}{
-		{closed, true, root, closed}, {open, true, other, open}, {closed, true, other, "/"},
-		{closed, false, other, open}, {closed, false, root, closed}, {"", true, root, "/"},
+		{closed, true, root, closed},
+		{open, true, other, open},
+		{closed, true, other, "/"},
+		{closed, false, other, open},
+		{closed, false, root, closed},
+		{"", true, root, "/"},
 	} {
 		if got := defaultDir(tc.workdir, tc.defaultUser, tc.acc); got != tc.want {
 			t.Errorf("workdir %s, default user %v, uid %d: %s, want %s", tc.workdir, tc.defaultUser, tc.acc.uid, got, tc.want)

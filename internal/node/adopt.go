@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -42,15 +43,15 @@ func (n *Node) adopt(ctx context.Context) error {
 
 func (n *Node) adoptOne(ctx context.Context, e entry) {
 	if e.Incarnation == 0 {
-		n.log.Error("a journal entry is damaged: its sandbox is ended and its tree kept", "sandbox_id", string(e.Sandbox))
+		n.log.Error("a journal entry is damaged: its sandbox is ended and its tree kept", slog.String("sandbox_id", string(e.Sandbox)))
 		return
 	}
 	if _, err := n.cfg.Network.Adopt(ctx, e.Sandbox); err != nil {
-		n.log.Warn("sandbox has lost its network", "sandbox_id", string(e.Sandbox), "err", err)
+		n.log.Warn("sandbox has lost its network", slog.String("sandbox_id", string(e.Sandbox)), slog.Any("err", err))
 		return
 	}
 	if err := n.cfg.Runtime.Adopt(ctx, e.Sandbox, e.Incarnation); err != nil {
-		n.log.Warn("sandbox did not outlive the restart", "sandbox_id", string(e.Sandbox), "err", err)
+		n.log.Warn("sandbox did not outlive the restart", slog.String("sandbox_id", string(e.Sandbox)), slog.Any("err", err))
 		return
 	}
 	n.admission.force(e.Sandbox, e.Resources)
@@ -86,11 +87,11 @@ func (n *Node) sweepEntry(ctx context.Context, e entry, known bool) error {
 	}
 	defer done()
 	if e.Phase != phaseRunning {
-		n.log.Info("finishing what a restart cut off", "sandbox_id", string(e.Sandbox), "phase", string(e.Phase))
+		n.log.Info("finishing what a restart cut off", slog.String("sandbox_id", string(e.Sandbox)), slog.String("phase", string(e.Phase)))
 		return n.teardown(ctx, e.Sandbox)
 	}
 	if !known {
-		n.log.Warn("sandbox without a record: its tree is set aside", "sandbox_id", string(e.Sandbox))
+		n.log.Warn("sandbox without a record: its tree is set aside", slog.String("sandbox_id", string(e.Sandbox)))
 		return n.setAside(ctx, e.Sandbox)
 	}
 	if _, err := n.machine(e.Sandbox); err != nil {
@@ -129,7 +130,7 @@ func (n *Node) sweepStrays(ctx context.Context, journaled map[core.SandboxID]boo
 		if journaled[id] {
 			continue
 		}
-		n.log.Warn("reclaiming remains of a sandbox", "sandbox_id", string(id))
+		n.log.Warn("reclaiming remains of a sandbox", slog.String("sandbox_id", string(id)))
 		if err := n.reclaim(ctx, id); err != nil {
 			errs = append(errs, fmt.Errorf("reclaim remains of sandbox %s: %w", id, err))
 		}
@@ -150,7 +151,7 @@ func (n *Node) sweepTrees(ctx context.Context, journaled, known map[core.Sandbox
 		case t.Ref.Kind == disk.KindTemplate && !t.Complete:
 			errs = append(errs, n.cfg.Disk.Delete(ctx, t.Ref))
 		case t.Ref.Kind == disk.KindSandbox && !journaled[id] && !known[id]:
-			n.log.Warn("tree without a record is set aside", "tree", t.Ref.ID)
+			n.log.Warn("tree without a record is set aside", slog.String("tree", t.Ref.ID))
 			errs = append(errs, n.cfg.Disk.Quarantine(ctx, t.Ref))
 		}
 	}
@@ -164,7 +165,7 @@ func (n *Node) purge(ctx context.Context) error {
 		err = fmt.Errorf("purge trees set aside: %w", err)
 	}
 	if count > 0 {
-		n.log.Info("removed trees that were set aside", "count", count)
+		n.log.Info("removed trees that were set aside", slog.Int("count", count))
 	}
 	return errors.Join(err, n.journal.purgeAside(n.cfg.Clock.Now(), QuarantineAge))
 }

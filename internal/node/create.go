@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -85,7 +86,7 @@ func (n *Node) undoCreate(ctx context.Context, id core.SandboxID, cause error) e
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if err := n.teardown(undo, id); err != nil {
-		n.log.Warn("undo of a create left something for the next sweep", "sandbox_id", string(id), "err", err)
+		n.log.Warn("undo of a create left something for the next sweep", slog.String("sandbox_id", string(id)), slog.Any("err", err))
 	}
 	if ctx.Err() != nil {
 		return interrupted(ctx, cause, "the create")

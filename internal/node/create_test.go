@@ -111,7 +111,10 @@ func TestCreateFails(t *testing.T) {
 		arrange func(*testing.T, *server, *core.NodeSpec)
 		want    core.Code
 	}{
-		"journal": {func(t *testing.T, s *server, spec *core.NodeSpec) { s.host.blockJournal(t, spec.Sandbox) }, core.CodeInternal},
+		"journal": {func(t *testing.T, s *server, spec *core.NodeSpec) {
+			t.Helper()
+			s.host.blockJournal(t, spec.Sandbox)
+		}, core.CodeInternal},
 		"no template": {func(_ *testing.T, _ *server, spec *core.NodeSpec) {
 			spec.Template = core.TemplateID(core.NewID())
 		}, core.CodeNotFound},
@@ -120,6 +123,7 @@ func TestCreateFails(t *testing.T) {
 			s.network.Inject(networkfake.Fault{Op: networkfake.OpAttach, Err: core.Errorf(core.CodeExhausted, "no slot")})
 		}, core.CodeExhausted},
 		"run directory": {func(t *testing.T, s *server, _ *core.NodeSpec) {
+			t.Helper()
 			if err := os.RemoveAll(filepath.Join(s.host.dir, "node", "agent")); err != nil {
 				t.Fatal(err)
 			}
@@ -131,12 +135,14 @@ func TestCreateFails(t *testing.T) {
 			spec.Config.Workdir = "relative"
 		}, core.CodeInvalid},
 		"journal at the end": {func(t *testing.T, s *server, spec *core.NodeSpec) {
+			t.Helper()
 			s.host.world.SetFault(runtimefake.MethodStart, func(context.Context, core.SandboxID) error {
 				s.host.blockJournal(t, spec.Sandbox)
 				return nil
 			})
 		}, core.CodeInternal},
 		"dies before it answers": {func(t *testing.T, s *server, spec *core.NodeSpec) {
+			t.Helper()
 			s.host.world.SetFault(runtimefake.MethodDial, func(_ context.Context, id core.SandboxID) error {
 				_ = s.host.world.Crash(id, "test") // the second time there is nothing to crash
 				return core.Errorf(core.CodeUnavailable, "gone")

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"shoal/internal/core"
@@ -13,40 +14,39 @@ const purgeEvery = time.Hour
 
 // watchExits passes on the ends of sandboxes that nobody asked for. Each is seen to on its own: one that can't be cleaned up
 // must not keep the others from being told.
-func (n *Node) watchExits() {
-	defer n.wg.Done()
+func (n *Node) watchExits(ctx context.Context) {
 	exits := n.cfg.Runtime.Exits()
 	for {
 		select {
-		case <-n.ctx.Done():
+		case <-ctx.Done():
 			return
 		case e, ok := <-exits:
 			if !ok {
 				return
 			}
 			if !n.markEnded(e) {
-				n.log.Debug("a sandbox ended during its create or delete", "sandbox_id", string(e.ID), "reason", e.Reason)
+				n.log.Debug("a sandbox ended during its create or delete", slog.String("sandbox_id", string(e.ID)), slog.Any("reason", e.Reason))
 				continue // they clean up themselves
 			}
-			n.wg.Go(func() { n.exited(e) })
+			n.wg.Go(func() { n.exited(ctx, e) })
 		}
 	}
 }
 
 // exited removes what is left of a machine that ended by itself, but not its tree, and tells of it.
-func (n *Node) exited(e runtime.Exit) {
-	if err := n.cleanUp(e); err != nil {
-		n.log.Warn("clean up after a sandbox that ended", "sandbox_id", string(e.ID), "err", err)
+func (n *Node) exited(ctx context.Context, e runtime.Exit) {
+	if err := n.cleanUp(ctx, e); err != nil {
+		n.log.Warn("clean up after a sandbox that ended", slog.String("sandbox_id", string(e.ID)), slog.Any("err", err))
 	}
 	select {
 	case n.exits <- core.NodeExit{Sandbox: e.ID, Incarnation: e.Incarnation, Reason: e.Reason}:
-	case <-n.ctx.Done():
+	case <-ctx.Done():
 	}
 }
 
 // cleanUp waits for its turn: by then a delete may have removed everything.
-func (n *Node) cleanUp(e runtime.Exit) error {
-	ctx, cancel := context.WithTimeout(n.ctx, undoTimeout)
+func (n *Node) cleanUp(ctx context.Context, e runtime.Exit) error {
+	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
 	done, err := n.turns.take(ctx, e.ID)
 	if err != nil {
@@ -62,15 +62,14 @@ func (n *Node) cleanUp(e runtime.Exit) error {
 }
 
 // watchAge drops what was set aside for long enough.
-func (n *Node) watchAge() {
-	defer n.wg.Done()
+func (n *Node) watchAge(ctx context.Context) {
 	for {
 		select {
-		case <-n.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-n.cfg.Clock.After(purgeEvery):
-			if err := n.purge(n.ctx); err != nil && n.ctx.Err() == nil {
-				n.log.Warn("purge of trees set aside", "err", err)
+			if err := n.purge(ctx); err != nil && ctx.Err() == nil {
+				n.log.Warn("purge of trees set aside", slog.Any("err", err))
 			}
 		}
 	}

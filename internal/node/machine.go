@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,7 @@ func (n *Node) newMachine(id core.SandboxID, incarnation int64) *machine {
 	m := &machine{id: id, incarnation: incarnation}
 	m.guest = client.New(client.Config{
 		Dial:   func(ctx context.Context) (net.Conn, error) { return n.dialGuest(ctx, m) },
-		Logger: n.log.With("sandbox_id", string(id)),
+		Logger: n.log.With(slog.String("sandbox_id", string(id))),
 	})
 	return m
 }

@@ -54,8 +54,7 @@ type Node struct {
 	starting map[core.SandboxID]*start
 
 	exits chan core.NodeExit
-	// ctx ends with Close, which waits for wg.
-	ctx    context.Context
+	// cancel ends what runs in the background; Close waits for wg.
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 }
@@ -89,10 +88,10 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		n.closeMachines()
 		return nil, err
 	}
-	n.ctx, n.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	n.wg.Add(2)
-	go n.watchExits()
-	go n.watchAge()
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	n.cancel = cancel
+	n.wg.Go(func() { n.watchExits(run) })
+	n.wg.Go(func() { n.watchAge(run) })
 	return n, nil
 }
 

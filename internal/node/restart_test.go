@@ -109,6 +109,7 @@ func TestRestartCutOff(t *testing.T) {
 func TestRestartUnreachable(t *testing.T) {
 	for name, spoil := range map[string]func(*testing.T, *server, core.SandboxID){
 		"network lost": func(t *testing.T, s *server, id core.SandboxID) {
+			t.Helper()
 			if err := s.network.Detach(t.Context(), id); err != nil {
 				t.Fatal(err)
 			}
@@ -119,6 +120,7 @@ func TestRestartUnreachable(t *testing.T) {
 			})
 		},
 		"damaged entry": func(t *testing.T, s *server, id core.SandboxID) {
+			t.Helper()
 			if err := os.WriteFile(s.host.journalPath(id), []byte("{"), 0o600); err != nil {
 				t.Fatal(err)
 			}

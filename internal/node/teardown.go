@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"shoal/internal/core"
 	"shoal/internal/failpoint"
@@ -17,14 +18,14 @@ func (n *Node) Delete(ctx context.Context, id core.SandboxID) error {
 	defer done()
 	e, ok, err := n.journal.get(id)
 	if err != nil {
-		n.log.Warn("journal entry of a sandbox to delete is damaged", "sandbox_id", string(id), "err", err)
+		n.log.Warn("journal entry of a sandbox to delete is damaged", slog.String("sandbox_id", string(id)), slog.Any("err", err))
 	}
 	if ok && e.Phase != phaseDeleting {
 		e.Phase = phaseDeleting
 		if err := n.journal.put(e); err != nil {
 			// Deleting is how a full disk gets room again. Cut off half way, the delete is repeated by whoever asked for it,
 			// or the rest is set aside.
-			n.log.Warn("delete without a note in the journal", "sandbox_id", string(id), "err", err)
+			n.log.Warn("delete without a note in the journal", slog.String("sandbox_id", string(id)), slog.Any("err", err))
 		}
 	}
 	if err := failpoint.Hit(failpoint.NodeDeleteBegun); err != nil {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"shoal/internal/core"
 	"shoal/internal/disk"
@@ -32,7 +33,7 @@ func (n *Node) ImportTemplate(ctx context.Context, id core.TemplateID, fill func
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
 		if derr := n.cfg.Disk.Delete(undo, ref); derr != nil {
-			n.log.Warn("remove a template that was not finished", "template_id", string(id), "err", derr)
+			n.log.Warn("remove a template that was not finished", slog.String("template_id", string(id)), slog.Any("err", derr))
 		}
 		return core.TreeInfo{}, err
 	}
