@@ -53,16 +53,16 @@ build: $(BIN) ## Build bin/shoal: static, with the guest agent inside.
 
 guest: ## Build the guest agent that bin/shoal carries.
 	@mkdir -p $(dir $(GUEST_OUT))
-	$(GO) build -trimpath -ldflags '-s -w' -o $(GUEST_OUT) ./cmd/shoal-guest
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(GUEST_OUT) ./cmd/shoal-guest
 
 .PHONY: $(BIN)
 $(BIN): guest
 	@mkdir -p bin
-	$(GO) build -trimpath -ldflags '-s -w $(LDFLAGS)' -o $@ ./cmd/shoal
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w $(LDFLAGS)' -o $@ ./cmd/shoal
 	@ls -l $@ | awk '{printf "bin/shoal: %.1f MB\n", $$5/1e6}'
 
 test-build: build ## Build also bin/shoal-failpoint, which the fault tests kill at its failpoints.
-	$(GO) build -tags failpoint -trimpath -ldflags '-s -w $(LDFLAGS)' -o bin/shoal-failpoint ./cmd/shoal
+	CGO_ENABLED=0 $(GO) build -tags failpoint -trimpath -ldflags '-s -w $(LDFLAGS)' -o bin/shoal-failpoint ./cmd/shoal
 
 demo: ## From a fresh machine to untrusted code in a sandbox: deps, build, tour. Needs root.
 	@$(MAKE) --no-print-directory deps build
@@ -97,7 +97,7 @@ fuzz: ## Each fuzz target for FUZZTIME (60s).
 
 bench: build ## Speed and size, as a table and JSON. Needs root and a quiet machine.
 	@mkdir -p build
-	$(GO) build -o build/bench ./test/bench
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o build/bench ./test/bench
 	build/bench -bin $(BIN) -commit $(COMMIT) -json build/bench.json
 
 check: fmt vet arch lint notices-check ## Format, vet, architecture, lint: before every commit.

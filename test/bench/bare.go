@@ -102,24 +102,26 @@ func (b *bare) remove() error {
 type bareMachine struct {
 	id    core.SandboxID
 	guest *client.Client
-	// create and start are what the driver's calls took, library what gVisor's New and Start took within them, and ready is
+	// clone and attach are what tree and network slot took, create and start what the driver's calls took, library what gVisor's New and Start took within them, and ready is
 	// the time from there to the agent's first answer.
-	create, start, ready time.Duration
-	library              libraryTake
+	clone, attach, create, start, ready time.Duration
+	library                             libraryTake
 }
 
-// startMachine prepares tree and slot outside the measured time, then measures the runtime alone.
+// startMachine makes tree, slot and sandbox one after the other, and measures each.
 func (b *bare) startMachine(ctx context.Context) (*bareMachine, error) {
 	m := &bareMachine{id: core.SandboxID(core.NewID())}
+	at := time.Now()
 	root, err := b.disk.Clone(ctx, bareTemplate, treeOf(m.id), disk.CloneOptions{})
 	if err != nil {
 		return nil, err
 	}
+	m.clone, at = time.Since(at), time.Now()
 	slot, err := b.network.Attach(ctx, m.id, network.EgressDeny)
 	if err != nil {
 		return nil, err
 	}
-	at := time.Now()
+	m.attach, at = time.Since(at), time.Now()
 	err = b.runtime.Create(ctx, runtime.Spec{
 		ID: m.id, Incarnation: 1, RootFS: root, RunDir: b.runDir, NetNS: slot.NetNS, Hostname: "bare",
 		Resources: core.Resources{VCPUs: 1, MemoryBytes: 512 << 20},

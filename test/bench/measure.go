@@ -112,6 +112,8 @@ func measureCreate(ctx context.Context, n int, srv *server, b *bare, r *report) 
 		r.series("bare Start", "ms").took(m.library.start)
 		r.series("bare guest ready", "ms").took(m.ready)
 		r.series("bare New + Start + guest ready", "ms").took(m.library.create + m.library.start + m.ready)
+		r.series("driver Clone of the tree", "ms").took(m.clone)
+		r.series("driver Attach of the network", "ms").took(m.attach)
 		r.series("driver Create (with New)", "ms").took(m.create)
 		r.series("driver Start (with Start)", "ms").took(m.start)
 		if err := b.stopMachine(ctx, m); err != nil {
