@@ -26,14 +26,26 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, e
 	return Principal{Tenant: key.Tenant, Admin: key.Admin, Actor: core.Actor{Kind: "key", ID: string(key.ID)}}, nil
 }
 
-// NewAdminKey makes an admin key and returns its secret, which is shown nowhere else.
+// adminKeyID is the setting that holds the admin key's id.
+const adminKeyID = "admin_key_id"
+
+// NewAdminKey makes the admin key and returns its secret, which is shown nowhere else. An earlier one is no longer valid.
 func (s *Service) NewAdminKey(ctx context.Context) (string, error) {
 	secret := newSecret()
-	key := core.Key{
-		ID: core.KeyID(core.NewID()), Tenant: core.DefaultTenant, Name: "admin", Hash: core.HashSecret(secret), Admin: true,
-		CreatedAt: s.clock.Now(),
-	}
-	err := s.store.Update(ctx, func(tx store.Tx) error { return tx.PutKey(key) })
+	err := s.store.Update(ctx, func(tx store.Tx) error {
+		id, err := tx.Setting(adminKeyID)
+		if core.IsCode(err, core.CodeNotFound) {
+			id = core.NewID()
+			err = tx.PutSetting(adminKeyID, id)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.PutKey(core.Key{
+			ID: core.KeyID(id), Tenant: core.DefaultTenant, Name: "admin", Hash: core.HashSecret(secret), Admin: true,
+			CreatedAt: s.clock.Now(),
+		})
+	})
 	return secret, err
 }
 

@@ -55,6 +55,11 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 	if err == nil {
 		sb, err = s.creation.commit(context.WithoutCancel(ctx), p, sb)
 	}
+	if err == nil {
+		// A machine that ended before the commit told so when there was nothing to mark as failed. After the commit it
+		// would be marked.
+		_, err = s.node.Guest(sb.ID)
+	}
 	if err != nil {
 		return core.Sandbox{}, s.creation.abandon(context.WithoutCancel(ctx), p, sb, err)
 	}

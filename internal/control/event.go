@@ -25,11 +25,9 @@ func system(rule string) core.Actor { return core.Actor{Kind: "system", ID: rule
 func (s *Service) Events(ctx context.Context, p Principal, ref string, after int64, limit int, wait time.Duration) (list []core.Event, oldest int64, err error) {
 	var id core.SandboxID
 	if ref != "" {
-		sb, err := s.GetSandbox(ctx, p, ref)
-		if err != nil {
+		if id, err = s.everKnown(ctx, p, ref); err != nil {
 			return nil, 0, err
 		}
-		id = sb.ID
 	}
 	deadline := s.clock.After(wait)
 	for {
@@ -51,6 +49,22 @@ func (s *Service) Events(ctx context.Context, p Principal, ref string, after int
 			return nil, oldest, nil
 		}
 	}
+}
+
+// everKnown finds a sandbox of the tenant's by id or name, or by id one that is deleted and not yet forgotten: whoever follows
+// its events is to see the last one too.
+func (s *Service) everKnown(ctx context.Context, p Principal, ref string) (id core.SandboxID, err error) {
+	err = s.store.View(ctx, func(r store.Reader) error {
+		sb, err := r.Sandbox(p.Tenant, ref)
+		if core.IsCode(err, core.CodeNotFound) && core.IsID(ref) {
+			if gone, gerr := r.SandboxByID(core.SandboxID(ref)); gerr == nil && gone.Tenant == p.Tenant {
+				sb, err = gone, nil
+			}
+		}
+		id = sb.ID
+		return err
+	})
+	return id, err
 }
 
 // waiters wakes those who wait for a tenant's next event.

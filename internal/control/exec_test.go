@@ -223,7 +223,14 @@ func TestAuthenticate(t *testing.T) {
 	if err != nil || p.Tenant != core.DefaultTenant || !p.Admin {
 		t.Fatalf("%+v %v", p, err)
 	}
-	for _, bad := range []string{"", "x", secret + "x", secret[:len(secret)-1]} {
+	renewed, err := w.svc.NewAdminKey(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.svc.Authenticate(t.Context(), renewed); err != nil {
+		t.Errorf("the new admin key: %v", err)
+	}
+	for _, bad := range []string{secret, "", "x", secret + "x", secret[:len(secret)-1]} {
 		p, err := w.svc.Authenticate(t.Context(), bad)
 		wantCode(t, err, core.CodeUnauthenticated)
 		if p != (control.Principal{}) {

@@ -85,6 +85,8 @@ type node struct {
 
 	// onCreate runs inside Create, with the machine not yet there.
 	onCreate func(ctx context.Context, spec core.NodeSpec) error
+	// afterCreate runs when the machine is there and Create has not yet returned.
+	afterCreate func(id core.SandboxID)
 	// deleteErr is returned by the next deletes, one each.
 	deleteErr []error
 }
@@ -123,9 +125,12 @@ func (n *node) Create(ctx context.Context, spec core.NodeSpec) error {
 		return core.Wrap(core.CodeCanceled, ctx.Err(), "canceled")
 	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.running[spec.Sandbox] = spec
 	n.guests[spec.Sandbox] = newGuest()
+	n.mu.Unlock()
+	if n.afterCreate != nil {
+		n.afterCreate(spec.Sandbox)
+	}
 	return nil
 }
 

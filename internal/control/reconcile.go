@@ -85,9 +85,12 @@ func (r *repair) exitLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case e := <-r.node.Exits():
-			if err := r.failed(ctx, e.Sandbox, e.Incarnation, e.Reason); err != nil {
-				r.log.Error("record the end of a machine", slog.String("sandbox_id", string(e.Sandbox)), slog.Any("err", err))
-			}
+			r.persist(
+				func(ctx context.Context) error { return r.failed(ctx, e.Sandbox, e.Incarnation, e.Reason) },
+				func(err error) {
+					r.log.Error("record the end of a machine: will be tried again",
+						slog.String("sandbox_id", string(e.Sandbox)), slog.Any("err", err))
+				})
 		}
 	}
 }

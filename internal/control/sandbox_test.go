@@ -340,3 +340,27 @@ func TestTemplateThatCannotBeBuilt(t *testing.T) {
 		t.Errorf("templates %+v %v", list, err)
 	}
 }
+
+// The machine ends when its create is done and not yet committed: it must not be running for ever.
+func TestMachineThatEndsBeforeTheCommit(t *testing.T) {
+	w := newWorld(t).start().ready()
+	w.node.afterCreate = func(id core.SandboxID) { w.node.crash(id) }
+	_, err := w.svc.CreateSandbox(t.Context(), alice, core.SandboxSpec{Name: "x"})
+	wantCode(t, err, core.CodeUnavailable)
+	_, err = w.svc.GetSandbox(t.Context(), alice, "x")
+	wantCode(t, err, core.CodeNotFound)
+}
+
+func TestEventsOfADeletedSandbox(t *testing.T) {
+	w := newWorld(t).start().ready()
+	sb := w.create(core.SandboxSpec{})
+	if err := w.svc.DeleteSandbox(t.Context(), alice, string(sb.ID)); err != nil {
+		t.Fatal(err)
+	}
+	list, _, err := w.svc.Events(t.Context(), alice, string(sb.ID), 0, 100, 0)
+	if err != nil || len(list) != 3 || list[2].Type != core.EventSandboxDeleted {
+		t.Errorf("%+v %v", list, err)
+	}
+	_, _, err = w.svc.Events(t.Context(), bob, string(sb.ID), 0, 100, 0)
+	wantCode(t, err, core.CodeNotFound)
+}
