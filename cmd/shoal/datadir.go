@@ -98,7 +98,7 @@ func (d *dataDir) ensureAdminKey(ctx context.Context, svc *control.Service) (mad
 	if err != nil {
 		return false, err
 	}
-	return true, writeWhole(d.join("admin.key"), secret+"\n", 0o600)
+	return true, writeWhole(d.join("admin.key"), secret.Reveal()+"\n", 0o600)
 }
 
 // writeWhole replaces a file: it has the old or the new content at any moment.

@@ -75,7 +75,7 @@ func newBackend(t *testing.T) *backend {
 	t.Cleanup(a.Close)
 	t.Cleanup(m.endAll)
 	var once sync.Once
-	b := &backend{url: server.URL, key: key, machine: m, control: svc, release: func() { once.Do(func() { close(goOn) }) }}
+	b := &backend{url: server.URL, key: key.Reveal(), machine: m, control: svc, release: func() { once.Do(func() { close(goOn) }) }}
 	t.Cleanup(b.release)
 	return b
 }

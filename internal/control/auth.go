@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"shoal/internal/core"
+	"shoal/internal/obs"
 	"shoal/internal/store"
 )
 
@@ -30,7 +31,7 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, e
 const adminKeyID = "admin_key_id"
 
 // NewAdminKey makes the admin key and returns its secret, which is shown nowhere else. An earlier one is no longer valid.
-func (s *Service) NewAdminKey(ctx context.Context) (string, error) {
+func (s *Service) NewAdminKey(ctx context.Context) (obs.Secret, error) {
 	secret := newSecret()
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		id, err := tx.Setting(adminKeyID)
@@ -46,7 +47,7 @@ func (s *Service) NewAdminKey(ctx context.Context) (string, error) {
 			CreatedAt: s.clock.Now(),
 		})
 	})
-	return secret, err
+	return obs.NewSecret(secret), err
 }
 
 // newSecret returns a key's secret: 256 random bits.

@@ -215,10 +215,11 @@ func TestAttachAfterTheSandboxIsDead(t *testing.T) {
 
 func TestAuthenticate(t *testing.T) {
 	w := newWorld(t).start().ready()
-	secret, err := w.svc.NewAdminKey(t.Context())
+	first, err := w.svc.NewAdminKey(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	secret := first.Reveal()
 	p, err := w.svc.Authenticate(t.Context(), secret)
 	if err != nil || p.Tenant != core.DefaultTenant || !p.Admin {
 		t.Fatalf("%+v %v", p, err)
@@ -227,7 +228,7 @@ func TestAuthenticate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.svc.Authenticate(t.Context(), renewed); err != nil {
+	if _, err := w.svc.Authenticate(t.Context(), renewed.Reveal()); err != nil {
 		t.Errorf("the new admin key: %v", err)
 	}
 	for _, bad := range []string{secret, "", "x", secret + "x", secret[:len(secret)-1]} {

@@ -1,10 +1,5 @@
 package core
 
-import (
-	"fmt"
-	"slices"
-)
-
 // State is the one stable state of a sandbox.
 type State string
 
@@ -154,14 +149,6 @@ func Begin(state State, underWay, op OperationKind) error {
 	}
 	if underWay != OpNone && underWay != op && op != OpDelete {
 		return Errorf(CodeConflict, "the sandbox is %s and a %s is under way: try again when it has ended", state, underWay)
-	}
-	return nil
-}
-
-// CheckState returns an error unless s is a state.
-func CheckState(s State) error {
-	if !slices.Contains(States(), s) {
-		return fmt.Errorf("unknown state %q", string(s))
 	}
 	return nil
 }
