@@ -14,7 +14,7 @@ func TestLeaderWithoutMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", "sleep 1000 & echo $!; wait")
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", "sleep 1000 & echo $!; exec sleep 1001")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

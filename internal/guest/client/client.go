@@ -112,7 +112,7 @@ func (c *Client) take(ctx context.Context) (*conn, error) {
 func (c *Client) dial(ctx context.Context) (*conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(c.ctx, cancel)()
+	defer context.AfterFunc(c.ctx, cancel)() //nolint:contextcheck // The client's end ends this call too.
 	nc, err := c.cfg.Dial(ctx)
 	if err != nil {
 		if c.ctx.Err() != nil {

@@ -55,7 +55,7 @@ func (k *conn) alive() bool {
 func (c *Client) bind(ctx context.Context, k *conn) (release func()) {
 	stop := func() { _ = k.nc.SetDeadline(time.Unix(1, 0)) }
 	one := context.AfterFunc(ctx, stop)
-	two := context.AfterFunc(c.ctx, stop)
+	two := context.AfterFunc(c.ctx, stop) //nolint:contextcheck // The client's end ends this call too.
 	endBeat := c.beat(k)
 	return func() {
 		endBeat()
@@ -166,10 +166,10 @@ func (c *Client) expect(ctx context.Context, k *conn, t wire.FrameType) (payload
 	if err != nil {
 		return nil, nil, fmt.Errorf("read reply: %w", err)
 	}
-	switch f.Type {
-	case t:
+	if f.Type == t {
 		return f.Payload, nil, nil
-	case wire.FrameError:
+	}
+	if f.Type == wire.FrameError {
 		fault, err := parseFault(f.Payload)
 		return nil, fault, err
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 // hostile returns a client of an agent that answers every connection with the same bytes, whatever it is asked.
-func hostile(t testing.TB, answer []byte) *client.Client {
-	t.Helper()
+func hostile(tb testing.TB, answer []byte) *client.Client {
+	tb.Helper()
 	c := client.New(client.Config{
 		LostAfter: 20 * time.Millisecond, CallTimeout: time.Second,
 		Dial: func(context.Context) (net.Conn, error) {
@@ -30,7 +30,7 @@ func hostile(t testing.TB, answer []byte) *client.Client {
 			return host, nil
 		},
 	})
-	t.Cleanup(c.Close)
+	tb.Cleanup(c.Close)
 	return c
 }
 
@@ -39,13 +39,13 @@ type frame struct {
 	p string
 }
 
-func answer(t testing.TB, list ...frame) []byte {
-	t.Helper()
+func answer(tb testing.TB, list ...frame) []byte {
+	tb.Helper()
 	var b strings.Builder
 	w := wire.NewWriter(&b)
 	for _, f := range list {
 		if err := w.Write(f.t, []byte(f.p)); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return []byte(b.String())
@@ -53,8 +53,8 @@ func answer(t testing.TB, list ...frame) []byte {
 
 const execID = "abcdefghijklmnopqrstuv"
 
-func execInfo(t testing.TB, change func(*wire.ExecInfo)) string {
-	t.Helper()
+func execInfo(tb testing.TB, change func(*wire.ExecInfo)) string {
+	tb.Helper()
 	code := 0
 	i := wire.ExecInfo{ID: execID, PID: 1, Outcome: "exited", ExitCode: &code, StartedAt: time.Now()}
 	if change != nil {
@@ -62,7 +62,7 @@ func execInfo(t testing.TB, change func(*wire.ExecInfo)) string {
 	}
 	b, err := json.Marshal(i)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return string(b)
 }

@@ -36,7 +36,7 @@ func (c *Client) DialPort(ctx context.Context, port uint16) (net.Conn, error) {
 	_ = k.nc.SetDeadline(time.Time{})
 	return &portConn{
 		k: k, port: port, silence: 3 * c.cfg.Heartbeat, endBeat: c.beat(k),
-		unbind: context.AfterFunc(c.ctx, k.close),
+		unbind: context.AfterFunc(c.ctx, k.close), //nolint:contextcheck // The client's end ends this call too.
 	}, nil
 }
 

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"shoal/internal/core"
@@ -66,7 +67,7 @@ func (s *stream) reattach() (answered bool, err error) {
 
 // lost ends the stream without an outcome of the process.
 func (s *stream) lost(why string) core.ExecMessage {
-	s.c.cfg.Logger.Warn("exec lost", "exec_id", s.id, "err", why)
+	s.c.cfg.Logger.Warn("exec lost", slog.Any("exec_id", s.id), slog.Any("err", why))
 	s.ended = true
 	s.cancel()
 	e := s.last

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 
 	"shoal/internal/core"
@@ -46,7 +47,7 @@ func (c *Client) open(ctx context.Context, id core.ExecID, op wire.Op, args any)
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	first, cancel := c.deadline(s.ctx)
 	defer cancel()
-	if err := s.connect(first, op, args, c.take); err != nil {
+	if err := s.connect(first, op, args, c.take); err != nil { //nolint:contextcheck // The stream outlives its first answer.
 		s.cancel()
 		return s, err
 	}
@@ -158,7 +159,7 @@ func (s *stream) Recv() (core.ExecMessage, error) {
 		if e := s.over(); e != nil {
 			return core.ExecMessage{}, e
 		}
-		s.c.cfg.Logger.Debug("exec stream broke off", "exec_id", s.id, "offset", s.pos, "err", err)
+		s.c.cfg.Logger.Debug("exec stream broke off", slog.Any("exec_id", s.id), slog.Int64("offset", s.pos), slog.Any("err", err))
 		if m, err := s.resume(); err != nil || m.Kind != "" {
 			return m, err
 		}

@@ -82,7 +82,7 @@ func send(k *conn, r io.Reader, answers chan answer) (clean bool, source, err er
 			}
 		}
 		switch {
-		case readErr == io.EOF:
+		case readErr == io.EOF: //nolint:errorlint // Inside another error it means that the content broke off.
 			return true, nil, k.w.Write(wire.FrameEnd)
 		case readErr != nil:
 			var known *core.Error

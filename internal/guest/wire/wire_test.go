@@ -17,8 +17,12 @@ import (
 
 func TestFramesRoundTrip(t *testing.T) {
 	want := []Frame{
-		{FrameRequest, []byte(`{"op":"ping"}`)}, {FrameHeartbeat, []byte{}}, {FrameData, bytes.Repeat([]byte("x"), MaxPayload)},
-		{FrameEnd, []byte{}}, {FrameStdout, []byte("12345678out")}, {FrameData, []byte{0}},
+		{FrameRequest, []byte(`{"op":"ping"}`)},
+		{FrameHeartbeat, []byte{}},
+		{FrameData, bytes.Repeat([]byte("x"), MaxPayload)},
+		{FrameEnd, []byte{}},
+		{FrameStdout, []byte("12345678out")},
+		{FrameData, []byte{0}},
 	}
 	var b bytes.Buffer
 	w := NewWriter(&b)
