@@ -98,7 +98,7 @@ fuzz: ## Each fuzz target for FUZZTIME (60s).
 bench: build ## Speed and size, as a table and JSON. Needs root and a quiet machine.
 	@mkdir -p build
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o build/bench ./test/bench
-	build/bench -bin $(BIN) -commit $(COMMIT) -json build/bench.json
+	build/bench -bin $(BIN) -commit $(VERSION) -json build/bench.json
 
 check: fmt vet arch lint notices-check ## Format, vet, architecture, lint: before every commit.
 

@@ -30,7 +30,7 @@ type cgroupTree interface {
 	// limitCPU limits the groups' processor time, zero for not at all. It comes after create and apart from it: what builds a
 	// sandbox is our own work and should not be slowed down by the tenant's limit.
 	limitCPU(name string, vcpus float64) error
-	// entries are the files through which a process enters the sandbox's groups by writing 0 to them.
+	// entries are the files through which a process enters the sandbox's groups by its id being written to them.
 	entries(name string) []string
 	// processes are the ids of what runs in the groups; none if there is no such group.
 	processes(name string) ([]int, error)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -96,21 +98,25 @@ func checkSpec(spec runtime.Spec) error {
 // create does Create's work and leaves cleaning up to the caller.
 func (d *Driver) create(ctx context.Context, b *box, spec runtime.Spec) (err error) {
 	r := b.current()
-	if err := d.cgroups.create(string(b.id), hardMemory(spec.Resources.MemoryBytes)); err != nil {
-		return err
-	}
 	// The path is valid in this process only: hand over the namespace itself.
 	netNS, err := os.Open(spec.NetNS)
 	if err != nil {
 		return fmt.Errorf("open network namespace: %w", err)
 	}
 	defer func() { err = errors.Join(err, netNS.Close()) }()
-	made, err := runCreator(ctx, d.program, job{
+	// It takes its time to come up, which is enough for the groups: the kernel is slow to move a process between them.
+	c, err := startCreator(ctx, d.program, netNS)
+	if err != nil {
+		return err
+	}
+	if err := d.admit(b, c, spec.Resources); err != nil {
+		return errors.Join(err, c.stop())
+	}
+	made, err := c.run(ctx, job{
 		Container: r.Container, Bundle: bundleName(spec.Resources), StateDir: d.cfg.StateDir,
 		RootFS: spec.RootFS, RunDir: spec.RunDir, Hostname: spec.Hostname,
-		OwnerUID: d.cfg.OwnerUID, OwnerIDs: d.cfg.OwnerCount,
-		Cgroups: d.cgroups.entries(string(b.id)), DebugLogDir: d.cfg.DebugLogDir,
-	}, netNS)
+		OwnerUID: d.cfg.OwnerUID, OwnerIDs: d.cfg.OwnerCount, DebugLogDir: d.cfg.DebugLogDir,
+	})
 	if err != nil {
 		return err
 	}
@@ -119,6 +125,19 @@ func (d *Driver) create(ctx context.Context, b *box, spec runtime.Spec) (err err
 		return err
 	}
 	return d.update(b, func(r *record) { r.Sentry, r.Gofer = made.Sentry, made.Gofer })
+}
+
+// admit makes the sandbox's groups and moves its creator into them.
+func (d *Driver) admit(b *box, c *creator, limits core.Resources) error {
+	if err := d.cgroups.create(string(b.id), hardMemory(limits.MemoryBytes)); err != nil {
+		return err
+	}
+	for _, path := range d.cgroups.entries(string(b.id)) {
+		if err := writeControl(filepath.Dir(path), filepath.Base(path), strconv.Itoa(c.cmd.Process.Pid)); err != nil {
+			return fmt.Errorf("enter cgroup: %w", err)
+		}
+	}
+	return nil
 }
 
 // createError gives the error of a failed Create its code.

@@ -15,7 +15,8 @@ import (
 	"gvisor.dev/gvisor/runsc/container"
 )
 
-// creatorMain is main of the creator's face: read one job, carry it out, answer, end. Sentry and gofer go on.
+// creatorMain is main of the creator's face: read one job, carry it out, answer, end. Sentry and gofer go on. It is in the
+// sandbox's groups when the job comes, so that Kill finds it and all that it starts.
 //
 // Why a process of its own: making a sandbox in gVisor's library hands the caller's streams to the guest, moves the caller
 // through control groups, changes its limits, and can't be interrupted. Here all of that happens to a process that ends.
@@ -37,12 +38,6 @@ func createFromJob(in io.Reader) (result, error) {
 	var j job
 	if err := json.NewDecoder(in).Decode(&j); err != nil {
 		return result{}, fmt.Errorf("read job: %w", err)
-	}
-	// First of all: from here on, Kill finds this process and all that it starts.
-	for _, path := range j.Cgroups {
-		if err := writeControl(filepath.Dir(path), filepath.Base(path), "0"); err != nil {
-			return result{}, fmt.Errorf("enter cgroup: %w", err)
-		}
 	}
 	unix.Umask(0o022)
 	stage, err := newStage(j)

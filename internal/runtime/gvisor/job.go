@@ -24,17 +24,15 @@ const (
 
 // job is what the server tells a creator.
 type job struct {
-	Container string `json:"container"`
-	Bundle    string `json:"bundle"`
-	StateDir  string `json:"state_dir"`
-	RootFS    string `json:"root_fs"`
-	RunDir    string `json:"run_dir"`
-	Hostname  string `json:"hostname"`
-	OwnerUID  int    `json:"owner_uid"`
-	OwnerIDs  int    `json:"owner_ids"`
-	// Cgroups are the files by which to enter the sandbox's groups.
-	Cgroups     []string `json:"cgroups"`
-	DebugLogDir string   `json:"debug_log_dir,omitempty"`
+	Container   string `json:"container"`
+	Bundle      string `json:"bundle"`
+	StateDir    string `json:"state_dir"`
+	RootFS      string `json:"root_fs"`
+	RunDir      string `json:"run_dir"`
+	Hostname    string `json:"hostname"`
+	OwnerUID    int    `json:"owner_uid"`
+	OwnerIDs    int    `json:"owner_ids"`
+	DebugLogDir string `json:"debug_log_dir,omitempty"`
 }
 
 // result is a creator's answer.
@@ -50,20 +48,24 @@ type result struct {
 // maxResult bounds what is read from a creator, which is our own program.
 const maxResult = 64 << 10
 
-// runCreator starts a creator, hands it the job and returns its answer. When ctx ends it kills the creator; what that has
-// started is in the sandbox's groups by then, and is the caller's to kill.
-func runCreator(ctx context.Context, program string, j job, netNS *os.File) (result, error) {
-	text, err := json.Marshal(j)
-	if err != nil {
-		return result{}, fmt.Errorf("encode job: %w", err)
-	}
+// creator is a creator that has been started and waits for its job. If the server dies before it has given one, the creator
+// reads the end of its pipe and ends.
+type creator struct {
+	cmd    *exec.Cmd
+	job    *os.File
+	result *os.File
+}
+
+// startCreator starts a creator, which dies when ctx ends; what it has started by then is in the sandbox's groups, and is the
+// caller's to kill. The caller must call either run or stop.
+func startCreator(ctx context.Context, program string, netNS *os.File) (*creator, error) {
 	jobRead, jobWrite, err := os.Pipe()
 	if err != nil {
-		return result{}, fmt.Errorf("make job pipe: %w", err)
+		return nil, fmt.Errorf("make job pipe: %w", err)
 	}
 	resultRead, resultWrite, err := os.Pipe()
 	if err != nil {
-		return result{}, errors.Join(fmt.Errorf("make result pipe: %w", err), jobRead.Close(), jobWrite.Close())
+		return nil, errors.Join(fmt.Errorf("make result pipe: %w", err), jobRead.Close(), jobWrite.Close())
 	}
 	cmd := exec.CommandContext(ctx, program)
 	cmd.Args = []string{nameCreator}
@@ -72,15 +74,36 @@ func runCreator(ctx context.Context, program string, j job, netNS *os.File) (res
 	cmd.ExtraFiles = []*os.File{jobRead, resultWrite, netNS}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWNS}
 	startErr := cmd.Start()
-	closeErr := errors.Join(jobRead.Close(), resultWrite.Close())
-	if err := errors.Join(startErr, closeErr); err != nil {
-		return result{}, errors.Join(fmt.Errorf("start creator: %w", err), jobWrite.Close(), resultRead.Close())
+	err = errors.Join(startErr, jobRead.Close(), resultWrite.Close())
+	c := &creator{cmd: cmd, job: jobWrite, result: resultRead}
+	switch {
+	case startErr != nil:
+		return nil, errors.Join(fmt.Errorf("start creator: %w", err), jobWrite.Close(), resultRead.Close())
+	case err != nil:
+		return nil, errors.Join(fmt.Errorf("start creator: %w", err), c.stop())
+	}
+	return c, nil
+}
+
+// stop ends a creator that has been given no job.
+func (c *creator) stop() error {
+	err := errors.Join(c.job.Close(), c.result.Close())
+	// Without a job it fails, as it should: that is no news.
+	_ = c.cmd.Wait()
+	return err
+}
+
+// run hands the creator its job, waits for its end and returns its answer.
+func (c *creator) run(ctx context.Context, j job) (result, error) {
+	text, err := json.Marshal(j)
+	if err != nil {
+		return result{}, errors.Join(fmt.Errorf("encode job: %w", err), c.stop())
 	}
 	// The pipe holds more than a job: this can't block.
-	_, writeErr := io.Copy(jobWrite, bytes.NewReader(text))
-	writeErr = errors.Join(writeErr, jobWrite.Close())
-	answer, readErr := io.ReadAll(io.LimitReader(resultRead, maxResult))
-	waitErr := errors.Join(cmd.Wait(), resultRead.Close())
+	_, writeErr := io.Copy(c.job, bytes.NewReader(text))
+	writeErr = errors.Join(writeErr, c.job.Close())
+	answer, readErr := io.ReadAll(io.LimitReader(c.result, maxResult))
+	waitErr := errors.Join(c.cmd.Wait(), c.result.Close())
 	if err := ctx.Err(); err != nil {
 		return result{}, fmt.Errorf("wait for creator: %w", err)
 	}
