@@ -57,7 +57,7 @@ func (n *Node) adoptOne(ctx context.Context, e entry) {
 	n.admission.force(e.Sandbox, e.Resources)
 	m := n.newMachine(e.Sandbox, e.Incarnation)
 	m.answers.Store(true)
-	n.putLive(m)
+	n.machines.put(m)
 }
 
 // Sweep reclaims what has no right to be here. known holds the sandboxes that the store wants. It runs once after a start,
@@ -94,7 +94,7 @@ func (n *Node) sweepEntry(ctx context.Context, e entry, known bool) error {
 		n.log.Warn("sandbox without a record: its tree is set aside", slog.String("sandbox_id", string(e.Sandbox)))
 		return n.setAside(ctx, e.Sandbox)
 	}
-	if _, err := n.machine(e.Sandbox); err != nil {
+	if _, err := n.machines.get(e.Sandbox); err != nil {
 		// Nobody can reach what may be left of it.
 		return n.reclaim(ctx, e.Sandbox)
 	}
@@ -119,7 +119,7 @@ func (n *Node) sweepStrays(ctx context.Context, journaled map[core.SandboxID]boo
 	for _, s := range slots {
 		found[s.Sandbox] = true
 	}
-	dirs, err := n.listRunDirs()
+	dirs, err := n.runDirs.list()
 	if err != nil {
 		errs = append(errs, err)
 	}

@@ -33,7 +33,7 @@ func (n *Node) Create(ctx context.Context, spec core.NodeSpec) error {
 	if err != nil || known {
 		return n.createAgain(e, spec, err)
 	}
-	defer n.beginStart(spec.Sandbox, spec.Incarnation)()
+	defer n.machines.beginStart(spec.Sandbox, spec.Incarnation)()
 	if err := n.create(ctx, spec); err != nil {
 		return n.undoCreate(ctx, spec.Sandbox, err)
 	}
@@ -62,7 +62,7 @@ func (n *Node) create(ctx context.Context, spec core.NodeSpec) error {
 	} else {
 		err = failpoint.Hit(failpoint.NodeCreateReady)
 	}
-	if err == nil && !n.putLive(m) {
+	if err == nil && !n.machines.put(m) {
 		err = core.Errorf(core.CodeUnavailable, "the sandbox ended right after it was started")
 	}
 	if err != nil {
@@ -74,7 +74,7 @@ func (n *Node) create(ctx context.Context, spec core.NodeSpec) error {
 // createAgain answers a create of a sandbox that the journal knows. damaged is why its entry can't be read, if so.
 func (n *Node) createAgain(e entry, spec core.NodeSpec, damaged error) error {
 	if damaged == nil && e.Phase == phaseRunning && e.Incarnation == spec.Incarnation {
-		if _, err := n.machine(spec.Sandbox); err == nil {
+		if _, err := n.machines.get(spec.Sandbox); err == nil {
 			return nil
 		}
 	}
@@ -100,7 +100,7 @@ func (n *Node) build(ctx context.Context, spec core.NodeSpec) (*machine, error) 
 	if err != nil {
 		return nil, err
 	}
-	runDir, err := n.makeRunDir(spec.Sandbox)
+	runDir, err := n.runDirs.make(spec.Sandbox)
 	if err == nil {
 		err = failpoint.Hit(failpoint.NodeCreateRunDir)
 	}

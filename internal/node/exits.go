@@ -24,7 +24,7 @@ func (n *Node) watchExits(ctx context.Context) {
 			if !ok {
 				return
 			}
-			if !n.markEnded(e) {
+			if !n.machines.markEnded(e) {
 				n.log.Debug("a sandbox ended during its create or delete", slog.String("sandbox_id", string(e.ID)), slog.Any("reason", e.Reason))
 				continue // they clean up themselves
 			}
@@ -53,7 +53,7 @@ func (n *Node) cleanUp(ctx context.Context, e runtime.Exit) error {
 		return err
 	}
 	defer done()
-	if _, err := n.machine(e.ID); err == nil {
+	if _, err := n.machines.get(e.ID); err == nil {
 		return nil // it has been started again
 	}
 	err = n.reclaim(ctx, e.ID)

@@ -9,7 +9,7 @@ import (
 
 // Metrics reports what a running sandbox uses. All of it is seen from outside: the guest agent may be busy, or lie.
 func (n *Node) Metrics(ctx context.Context, id core.SandboxID) (core.SandboxMetrics, error) {
-	if _, err := n.machine(id); err != nil {
+	if _, err := n.machines.get(id); err != nil {
 		return core.SandboxMetrics{}, err
 	}
 	stats, err := n.cfg.Runtime.Stats(ctx, id)

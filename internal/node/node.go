@@ -39,19 +39,15 @@ type Config struct {
 // Node is one machine. It implements core.Node.
 //
 // Durable: the journal, the trees, the run directories. Process-only: the table of live sandboxes and the reservations,
-// both rebuilt from the journal by Open. mu guards live and starting and is never held while anything else is locked.
+// both rebuilt from the journal by Open.
 type Node struct {
 	cfg       Config
 	journal   *journal
 	admission *admission
 	turns     *turns
-	agentPath string
+	machines  *machines
+	runDirs   runDirs
 	log       *slog.Logger
-
-	mu   sync.Mutex
-	live map[core.SandboxID]*machine
-	// starting holds the creates under way.
-	starting map[core.SandboxID]*start
 
 	exits chan core.NodeExit
 	// cancel ends what runs in the background; Close waits for wg.
@@ -81,11 +77,11 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{
-		cfg: cfg, journal: j, admission: newAdmission(cfg.Limits, cfg.Disk), turns: newTurns(), agentPath: agentPath, log: cfg.Logger,
-		live: map[core.SandboxID]*machine{}, starting: map[core.SandboxID]*start{}, exits: make(chan core.NodeExit, 64),
+		cfg: cfg, journal: j, admission: newAdmission(cfg.Limits, cfg.Disk), turns: newTurns(), machines: newMachines(),
+		runDirs: runDirs{dir: filepath.Join(cfg.Dir, "run"), agent: agentPath}, log: cfg.Logger, exits: make(chan core.NodeExit, 64),
 	}
 	if err := n.adopt(ctx); err != nil {
-		n.closeMachines()
+		n.machines.close()
 		return nil, err
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -99,17 +95,8 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 func (n *Node) Close() error {
 	n.cancel()
 	n.wg.Wait()
-	n.closeMachines()
+	n.machines.close()
 	return nil
-}
-
-func (n *Node) closeMachines() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, m := range n.live {
-		m.guest.Close()
-	}
-	clear(n.live)
 }
 
 // Exits delivers sandboxes that ended by themselves.
@@ -134,7 +121,7 @@ func (n *Node) Capacity(ctx context.Context) (core.NodeCapacity, error) {
 
 // Guest returns the way to a running sandbox's guest agent.
 func (n *Node) Guest(id core.SandboxID) (core.Guest, error) {
-	m, err := n.machine(id)
+	m, err := n.machines.get(id)
 	if err != nil {
 		return nil, err
 	}
@@ -147,17 +134,14 @@ func (n *Node) List(context.Context) ([]core.NodeSandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	out := make([]core.NodeSandbox, 0, len(entries))
 	for _, e := range entries {
 		if e.Phase != phaseRunning {
 			continue
 		}
-		m := n.live[e.Sandbox]
 		out = append(out, core.NodeSandbox{
 			Sandbox: e.Sandbox, Incarnation: e.Incarnation, Epoch: e.Epoch,
-			Running: m != nil && m.incarnation == e.Incarnation,
+			Running: n.machines.running(e.Sandbox, e.Incarnation),
 		})
 	}
 	return out, nil

@@ -333,10 +333,9 @@ type clock struct {
 	mu      sync.Mutex
 	ahead   time.Duration
 	waiting []chan time.Time
-	asked   chan struct{}
 }
 
-func newClock() *clock { return &clock{asked: make(chan struct{}, 100)} }
+func newClock() *clock { return &clock{} }
 
 func (c *clock) Now() time.Time {
 	c.mu.Lock()
@@ -352,17 +351,32 @@ func (c *clock) After(d time.Duration) <-chan time.Time {
 	defer c.mu.Unlock()
 	ch := make(chan time.Time, 1)
 	c.waiting = append(c.waiting, ch)
-	c.asked <- struct{}{}
 	return ch
 }
 
-// advance moves the clock on and ends all long waits.
-func (c *clock) advance(d time.Duration) {
+// advance moves the clock on and ends all long waits, once there is one.
+func (c *clock) advance(t *testing.T, d time.Duration) {
+	t.Helper()
+	deadline := time.After(patience)
+	for !c.tryAdvance(d) {
+		select {
+		case <-deadline:
+			t.Fatal("nobody waits for the clock")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func (c *clock) tryAdvance(d time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(c.waiting) == 0 {
+		return false
+	}
 	c.ahead += d
 	for _, ch := range c.waiting {
 		ch <- time.Now()
 	}
 	c.waiting = nil
+	return true
 }

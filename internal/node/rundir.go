@@ -59,36 +59,42 @@ func removeOthers(root, keep string) error {
 	return nil
 }
 
-func (n *Node) runDir(id core.SandboxID) string { return filepath.Join(n.cfg.Dir, "run", string(id)) }
+// runDirs makes the directories that sandboxes see read-only at /run/shoal.
+type runDirs struct {
+	dir string
+	// agent is the guest agent's binary.
+	agent string
+}
 
-// makeRunDir makes the directory that the sandbox sees read-only at /run/shoal, anew for each start. A hard link keeps the
-// agent's binary for as long as the sandbox lives.
-func (n *Node) makeRunDir(id core.SandboxID) (string, error) {
-	if err := n.removeRunDir(id); err != nil {
+func (r runDirs) path(id core.SandboxID) string { return filepath.Join(r.dir, string(id)) }
+
+// make makes a sandbox's directory, anew for each start. A hard link keeps the agent's binary for as long as the sandbox lives.
+func (r runDirs) make(id core.SandboxID) (string, error) {
+	if err := r.remove(id); err != nil {
 		return "", err
 	}
-	dir := n.runDir(id)
+	dir := r.path(id)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make run directory: %w", err)
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make run directory: %w", err)
 	}
-	if err := os.Link(n.agentPath, filepath.Join(dir, "agent")); err != nil {
+	if err := os.Link(r.agent, filepath.Join(dir, "agent")); err != nil {
 		return "", fmt.Errorf("link guest agent: %w", err)
 	}
 	return dir, nil
 }
 
-func (n *Node) removeRunDir(id core.SandboxID) error {
-	if err := os.RemoveAll(n.runDir(id)); err != nil {
+func (r runDirs) remove(id core.SandboxID) error {
+	if err := os.RemoveAll(r.path(id)); err != nil {
 		return fmt.Errorf("remove run directory: %w", err)
 	}
 	return nil
 }
 
-func (n *Node) listRunDirs() ([]core.SandboxID, error) {
-	names, err := os.ReadDir(filepath.Join(n.cfg.Dir, "run"))
+func (r runDirs) list() ([]core.SandboxID, error) {
+	names, err := os.ReadDir(r.dir)
 	if err != nil {
 		return nil, fmt.Errorf("list run directories: %w", err)
 	}

@@ -51,7 +51,7 @@ func (n *Node) teardown(ctx context.Context, id core.SandboxID) error {
 
 // end kills the processes and cuts the network, in this order: a namespace in use is not taken away. The tree stays.
 func (n *Node) end(ctx context.Context, id core.SandboxID) error {
-	n.dropLive(id, 0)
+	n.machines.drop(id, 0)
 	if err := n.cfg.Runtime.Kill(ctx, id); err != nil {
 		return fmt.Errorf("kill sandbox: %w", err)
 	}
@@ -69,12 +69,12 @@ func (n *Node) reclaim(ctx context.Context, id core.SandboxID) error {
 	if err := n.end(ctx, id); err != nil {
 		return err
 	}
-	return n.removeRunDir(id)
+	return n.runDirs.remove(id)
 }
 
 // forget removes the run directory, the journal entry and the reservation.
 func (n *Node) forget(id core.SandboxID) error {
-	if err := n.removeRunDir(id); err != nil {
+	if err := n.runDirs.remove(id); err != nil {
 		return err
 	}
 	if err := failpoint.Hit(failpoint.NodeDeleteRunDirGone); err != nil {
