@@ -170,7 +170,7 @@ func TestSweepUnknown(t *testing.T) {
 		t.Errorf("entries set aside: %v", got)
 	}
 	// It is set aside as of now, however long ago it was made.
-	s.host.clock.advance(t, 23 * time.Hour)
+	s.host.clock.advance(t, 23*time.Hour)
 	s.sweep(t, known(bystander.Sandbox))
 	if got := s.host.names(t, "journal/aside"); len(got) != 1 {
 		t.Errorf("entries set aside after 23 hours: %v", got)
@@ -182,7 +182,7 @@ func TestSweepUnknown(t *testing.T) {
 		}
 		return nil
 	})
-	s.host.clock.advance(t, 2 * time.Hour)
+	s.host.clock.advance(t, 2*time.Hour)
 	select {
 	case <-purged: // by itself, without a sweep
 	case <-time.After(patience):
