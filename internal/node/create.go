@@ -47,7 +47,7 @@ func (n *Node) create(ctx context.Context, spec core.NodeSpec) error {
 		Template: spec.Template, Resources: spec.Resources, Phase: phaseCreating, At: n.cfg.Clock.Now(),
 	}
 	if err := n.journal.put(e); err != nil {
-		return core.Wrap(core.CodeInternal, err, "the node can't write its journal")
+		return journalError(err)
 	}
 	if err := failpoint.Hit(failpoint.NodeCreateJournaled); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (n *Node) create(ctx context.Context, spec core.NodeSpec) error {
 	}
 	e.Phase = phaseRunning
 	if err = n.journal.put(e); err != nil {
-		err = core.Wrap(core.CodeInternal, err, "the node can't write its journal")
+		err = journalError(err)
 	} else {
 		err = failpoint.Hit(failpoint.NodeCreateReady)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"shoal/internal/core"
@@ -16,7 +17,7 @@ import (
 type phase string
 
 const (
-	// phaseCreating: parts of it may exist. Nothing of it was ever promised to anyone.
+	// phaseCreating: parts of it may exist; after a power cut perhaps all of it, since the journal is not synced.
 	phaseCreating phase = "creating"
 	// phaseRunning: it has answered and runs, or has run and ended by itself.
 	phaseRunning phase = "running"
@@ -86,6 +87,14 @@ func (j *journal) put(e entry) error {
 		return errors.Join(fmt.Errorf("write journal: %w", err), ignoreMissing(os.Remove(tmp)))
 	}
 	return nil
+}
+
+// journalError tells a caller why nothing can be begun.
+func journalError(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return core.Wrap(core.CodeExhausted, err, "the server's disk is full")
+	}
+	return core.Wrap(core.CodeInternal, err, "the node can't write its journal")
 }
 
 // get returns an entry; ok is false if there is none.
