@@ -66,7 +66,7 @@ func fileError(err error, field, name string) error {
 		set(core.CodeInvalid, "the name is too long")
 	case errors.Is(err, syscall.EXDEV):
 		set(core.CodeUnsupported, "the two paths are on different filesystems")
-	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENXIO):
+	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.EIO): // EIO: files of /proc
 		set(core.CodeInvalid, "the file does not allow this")
 	case errors.Is(err, syscall.EBUSY), errors.Is(err, syscall.ETXTBSY):
 		set(core.CodeConflict, "the file is in use")
