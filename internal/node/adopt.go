@@ -86,17 +86,22 @@ func (n *Node) sweepEntry(ctx context.Context, e entry, known bool) error {
 		return err
 	}
 	defer done()
-	if e.Phase != phaseRunning {
-		n.log.Info("finishing what a restart cut off", slog.String("sandbox_id", string(e.Sandbox)), slog.String("phase", string(e.Phase)))
+	if e.Phase == phaseDeleting {
+		n.log.Info("finishing a delete that a restart cut off", slog.String("sandbox_id", string(e.Sandbox)))
 		return n.teardown(ctx, e.Sandbox)
 	}
+	// An entry that says creating is no licence to destroy: after a power cut it may be older than the create's end, which
+	// the store then knows. If the create was really cut off, the store's owner deletes the sandbox next.
 	if !known {
 		n.log.Warn("sandbox without a record: its tree is set aside", slog.String("sandbox_id", string(e.Sandbox)))
 		return n.setAside(ctx, e.Sandbox)
 	}
 	if _, err := n.machines.get(e.Sandbox); err != nil {
 		// Nobody can reach what may be left of it.
-		return n.reclaim(ctx, e.Sandbox)
+		if err := n.reclaim(ctx, e.Sandbox); err != nil {
+			return err
+		}
+		n.admission.release(e.Sandbox)
 	}
 	return nil
 }

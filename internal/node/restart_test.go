@@ -81,27 +81,53 @@ func TestRestartAdopts(t *testing.T) {
 	s.wantNothing(t)
 }
 
-// TestRestartCutOff: what was being made or removed when the server died is gone after the sweep, whatever there was of it.
+// TestRestartCutOff: what was being removed when the server died is gone after the sweep, whatever there was of it.
 func TestRestartCutOff(t *testing.T) {
-	for _, phase := range []string{"creating", "deleting"} {
-		for _, recorded := range []bool{true, false} {
-			s := start(t)
-			spec := s.create(t)
-			s.host.setPhase(t, spec.Sandbox, phase)
-			s = s.restart()
-			if got := s.trace(t); got.reserved != 1 {
-				t.Errorf("%s: what it holds is not reserved: %+v", phase, got)
-			}
-			ids := known()
-			if recorded {
-				ids = known(spec.Sandbox)
-			}
-			s.sweep(t, ids)
-			s.wantNothing(t)
-			if n := s.host.aside(t, spec.Sandbox); n != 0 {
-				t.Errorf("%s: its tree was set aside", phase)
-			}
+	for _, recorded := range []bool{true, false} {
+		s := start(t)
+		spec := s.create(t)
+		s.host.setPhase(t, spec.Sandbox, "deleting")
+		s = s.restart()
+		if got := s.trace(t); got.reserved != 1 {
+			t.Errorf("what it holds is not reserved: %+v", got)
 		}
+		ids := known()
+		if recorded {
+			ids = known(spec.Sandbox)
+		}
+		s.sweep(t, ids)
+		s.wantNothing(t)
+		if n := s.host.aside(t, spec.Sandbox); n != 0 {
+			t.Error("its tree was set aside")
+		}
+	}
+}
+
+// TestRestartDuringCreate: an entry that says creating may be older than the truth. The machine goes, and the tree stays until
+// the store's owner deletes the sandbox, or is set aside if the store does not know it.
+func TestRestartDuringCreate(t *testing.T) {
+	s := start(t)
+	spec := s.create(t)
+	s.host.setPhase(t, spec.Sandbox, "creating")
+	s = s.restart()
+	s.sweep(t, known(spec.Sandbox))
+	if got := s.trace(t); got.machines+got.slots+got.runDirs != "" || got.trees != string(spec.Sandbox) || got.reserved != 0 {
+		t.Errorf("after the sweep: %+v", got)
+	}
+	if err := s.Delete(t.Context(), spec.Sandbox); err != nil {
+		t.Fatal(err)
+	}
+	s.wantNothing(t)
+
+	spec = s.create(t)
+	s.host.setPhase(t, spec.Sandbox, "creating")
+	s = s.restart()
+	s.sweep(t, known())
+	if got := s.trace(t); got.machines != "" || got.reserved != 0 {
+		t.Errorf("after the sweep: %+v", got)
+	}
+	if n := s.host.aside(t, spec.Sandbox); n != 1 {
+		t.Errorf("%d trees were set aside, want 1", n)
 	}
 }
 
