@@ -58,6 +58,8 @@ func TestIsolation(t *testing.T) {
 		{"headers and queries", testHeaders},
 		{"ranges", testRanges},
 		{"ids of others", testForeignIDs},
+		{"frames to an attached exec", testAttachFrames},
+		{"owners, modes and places of uploads", testUploadOptions},
 		{"broken HTTP", testBrokenHTTP},
 		{"slow and silent connections", testSlowConnections},
 		{"many connections", testManyConnections},
