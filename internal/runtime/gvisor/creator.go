@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,6 +64,9 @@ func createFromJob(in io.Reader) (result, error) {
 	begun := time.Now()
 	c, err := container.New(conf, container.Args{ID: j.Container, Spec: spec, BundleDir: bundle})
 	if err != nil {
+		if status, readErr := os.ReadFile("/proc/self/status"); readErr == nil && isTraced(status) {
+			err = fmt.Errorf("a debugger or strace follows the server's children, which gVisor must trace itself: %w", err)
+		}
 		return result{}, fmt.Errorf("make sandbox: %w", err)
 	}
 	took := time.Since(begun)
@@ -75,4 +79,12 @@ func createFromJob(in io.Reader) (result, error) {
 		return result{}, fmt.Errorf("look at gofer: %w", err)
 	}
 	return result{Sentry: sentry, Gofer: gofer, Took: took}, nil
+}
+
+// isTraced reports whether a process's status file says that another process traces it. A sandbox can't be made then, and dies
+// without saying why.
+func isTraced(status []byte) bool {
+	_, rest, found := bytes.Cut(status, []byte("\nTracerPid:"))
+	value, _, _ := bytes.Cut(rest, []byte("\n"))
+	return found && string(bytes.TrimSpace(value)) != "0"
 }

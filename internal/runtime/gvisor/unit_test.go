@@ -256,3 +256,15 @@ func TestProgramMustBeStatic(t *testing.T) {
 		})
 	}
 }
+
+func TestIsTraced(t *testing.T) {
+	for status, want := range map[string]bool{
+		"Name:\tshoal\nTracerPid:\t0\nUid:\t0\n":   false,
+		"Name:\tshoal\nTracerPid:\t417\nUid:\t0\n": true,
+		"Name:\tshoal\n": false,
+	} {
+		if got := isTraced([]byte(status)); got != want {
+			t.Errorf("isTraced(%q) = %v", status, got)
+		}
+	}
+}
