@@ -66,8 +66,10 @@ func (r *report) compare() {
 		name, unit string
 		limit      float64
 	}{
-		{"agent round trip", "ms", 2}, {"delete acknowledged", "ms", 15},
-		{"idle memory of a sandbox", "MiB", 34}, {"idle processor time of a sandbox", "%", 0.1},
+		{"agent round trip", "ms", 2},
+		{"delete acknowledged", "ms", 15},
+		{"idle memory of a sandbox", "MiB", 34},
+		{"idle processor time of a sandbox", "%", 0.1},
 	} {
 		if value, _, ok := r.medians(g.name, g.name); ok {
 			r.goal(g.name, value, g.limit, g.unit)
