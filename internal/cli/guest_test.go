@@ -288,7 +288,15 @@ func (g *guest) Resize(_ context.Context, id core.ExecID, rows, cols uint16) err
 	if err != nil {
 		return err
 	}
-	return unix.IoctlSetWinsize(int(p.pty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+	raw, err := p.pty.SyscallConn() // unlike Fd it is safe beside Close
+	if err != nil {
+		return core.Wrap(core.CodeConflict, err, "the terminal is closed")
+	}
+	var ioctl error
+	err = raw.Control(func(fd uintptr) {
+		ioctl = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+	})
+	return errors.Join(err, ioctl)
 }
 
 func (g *guest) WriteStdin(_ context.Context, id core.ExecID, data []byte, end bool) error {
