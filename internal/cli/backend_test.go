@@ -35,7 +35,7 @@ func newBackend(t *testing.T) *backend {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	m := newMachine(dir)
-	goOn := make(chan struct{})
+	goOn, begun := make(chan struct{}), make(chan struct{})
 	svc := control.New(control.Config{
 		Store: store, Node: m, NodeID: "node", Logger: log, Bootstrap: []string{"minimal"},
 		Limits: control.Limits{
@@ -46,6 +46,7 @@ func newBackend(t *testing.T) *backend {
 		},
 		Build: func(ctx context.Context, _, _ string, progress func(string, int)) (control.BuiltTemplate, error) {
 			progress("unpacking packages", 40)
+			close(begun)
 			select {
 			case <-goOn:
 			case <-ctx.Done():
@@ -61,6 +62,7 @@ func newBackend(t *testing.T) *backend {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = svc.Close() })
+	<-begun
 	key, err := svc.NewAdminKey(t.Context())
 	if err != nil {
 		t.Fatal(err)
