@@ -118,9 +118,9 @@ func TestTerminalPassesInterruptAndSize(t *testing.T) {
 	if err := unix.IoctlSetWinsize(int(s.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 132}); err != nil {
 		t.Fatal(err)
 	}
+	s.wait("40 132") // before the input that ends the shell, and its trap with it
 	s.typed("hello\r")
 	s.wait("got hello")
-	s.wait("40 132")
 	s.typed("\x03") // Ctrl-C is for the process inside, not for us.
 	s.exit(128 + int(unix.SIGINT))
 }
