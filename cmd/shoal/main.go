@@ -24,6 +24,9 @@ var (
 
 func main() {
 	gvisor.RunFace() // does not return in a sentry or gofer
+	if err := gvisor.KeepFirstThread(); err != nil {
+		panic(err)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := cli.Main(ctx, os.Args[1:], cli.Options{
 		Version: version, Commit: commit,

@@ -26,6 +26,9 @@ import (
 
 func main() {
 	gvisor.RunFace() // the bare side starts sandboxes from this very program
+	if err := gvisor.KeepFirstThread(); err != nil {
+		panic(err)
+	}
 	o := options{}
 	flag.StringVar(&o.bin, "bin", "bin/shoal", "the built server")
 	flag.IntVar(&o.n, "n", 50, "runs of each measurement")

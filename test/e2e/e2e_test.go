@@ -49,6 +49,7 @@ func TestSandboxes(t *testing.T) {
 		{"terminal", testTerminal},
 		{"deletes race", testDeleteRaces},
 		{"one name, one winner", testOneName},
+		{"many at once", testManyAtOnce},
 		{"refusals name what is wrong", testRefusals},
 		{"full node", testFullNode},
 		{"files of proc", testProcFiles},

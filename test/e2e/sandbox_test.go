@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -195,6 +196,46 @@ func testOneName(t *testing.T, e env) {
 	}
 	if err := e.Client.Sandboxes().Delete(ctx(t), "popular"); err != nil {
 		t.Error(err)
+	}
+}
+
+// testManyAtOnce makes sandboxes at the same time. Making one moves a thread of the server through namespaces: each must come
+// back, or the server would do its own work in a sandbox's network.
+func testManyAtOnce(t *testing.T, e env) {
+	const count = 16
+	errs := make([]error, count)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			sb, err := e.Client.Sandboxes().Create(context.Background(), shoal.CreateSandboxRequest{})
+			if err == nil {
+				_, err = e.Client.Execs(sb.ID).Run(context.Background(), shoal.ExecRequest{Cmd: []string{"true"}})
+				err = errors.Join(err, e.Client.Sandboxes().Delete(context.Background(), sb.ID))
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	home, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	router, err := harness.RouterNamespace(e.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/ns/net", e.PID()))
+	for _, thread := range threads {
+		ns, err := os.Readlink(thread)
+		if err == nil && ns != home && ns != router {
+			t.Errorf("%s is in %s, neither the host's network nor the router's", thread, ns)
+		}
+	}
+	if len(threads) < 2 {
+		t.Errorf("%d threads seen", len(threads))
 	}
 }
 

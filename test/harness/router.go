@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // RouterLinks returns the names of the interfaces in a server's router namespace; none if there is no router.
@@ -26,6 +27,22 @@ func RouterLinks(dir string) ([]string, error) {
 		names = append(names, found...)
 	}
 	return names, nil
+}
+
+// RouterNamespace names a server's router namespace as /proc does.
+func RouterNamespace(dir string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "net", "*"))
+	if err != nil {
+		return "", err
+	}
+	for _, f := range files {
+		var st unix.Stat_t
+		var fs unix.Statfs_t
+		if unix.Statfs(f, &fs) == nil && fs.Type == unix.NSFS_MAGIC && unix.Stat(f, &st) == nil {
+			return fmt.Sprintf("net:[%d]", st.Ino), nil
+		}
+	}
+	return "", fmt.Errorf("no router below %s", dir)
 }
 
 func linksIn(path string) (names []string, err error) {

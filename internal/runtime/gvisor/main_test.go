@@ -25,6 +25,9 @@ import (
 // TestMain lets the test binary be sentry, gofer and creator, as the real program is.
 func TestMain(m *testing.M) {
 	gvisor.RunFace()
+	if err := gvisor.KeepFirstThread(); err != nil {
+		panic(err)
+	}
 	if dir := os.Getenv(doomedDir); dir != "" {
 		os.Exit(doomed(dir))
 	}
