@@ -53,7 +53,7 @@ func openDataDir(path string) (*dataDir, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, core.Errorf(core.CodeConflict, "another server uses the data directory %s: stop it, or give this one its own --data-dir", path)
+			return nil, core.Errorf(core.CodeConflict, "another server uses the data directory %s: stop that one first (systemctl stop shoal), or use another --data-dir", path)
 		}
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shoal/internal/config"
+	"shoal/internal/core"
 	"shoal/internal/obs"
 )
 
@@ -37,9 +38,6 @@ variables, then flags; 'shoal config print' shows the result.`,
 				return err
 			}
 			defer s.close()
-			if err := s.listen(cmd.Context()); err != nil {
-				return err
-			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "shoal %s serves at %s\nadmin key: %s\n", version, s.url, s.dir.join("admin.key"))
 			return s.serve(cmd.Context())
 		},
@@ -54,6 +52,9 @@ func configCommand() *cobra.Command {
 		Use:   "config",
 		Short: "Show or check the server's configuration",
 		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return core.Invalid("config", "say what: shoal config print or shoal config check")
+		},
 	}
 	load := func(cmd *cobra.Command) (*config.Config, error) {
 		return config.Load(config.Sources{Environ: os.Environ(), Flags: cmd.Flags()})

@@ -71,6 +71,9 @@ func openServer(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *s
 		return nil, err
 	}
 	s.onClose(s.dir.close)
+	if err := s.bind(ctx); err != nil { // before anything is made: a port in use is the commonest mistake
+		return nil, err
+	}
 	if s.store, err = sqlite.Open(ctx, sqlite.Config{Path: s.dir.join(storeFile), Logger: log}); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
@@ -218,12 +221,12 @@ func (s *server) buildTemplate(ctx context.Context, recipe, dir string, progress
 	return control.BuiltTemplate{Source: res.Source, Packages: res.Packages, Config: res.Config}, err
 }
 
-// listen binds the address and tells the CLI on this machine where.
-func (s *server) listen(ctx context.Context) error {
+// bind takes the address. Calls wait until serve answers them.
+func (s *server) bind(ctx context.Context) error {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", s.cfg.Listen)
 	if err != nil {
-		return core.Wrap(core.CodeUnavailable, err, "can't listen on %s: %v (another program may use it: choose another with --listen)", s.cfg.Listen, err)
+		return core.Wrap(core.CodeUnavailable, err, "can't listen on %s: another program may use it, or the address is not this machine's: choose another with --listen", s.cfg.Listen)
 	}
 	scheme := "http"
 	if s.cfg.TLSCert != "" {
@@ -237,7 +240,13 @@ func (s *server) listen(ctx context.Context) error {
 		scheme = "https"
 	}
 	s.listener, s.url = ln, scheme+"://"+ln.Addr().String()
-	return s.dir.writeURL(s.url)
+	s.onClose(func() error {
+		if err := ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("close listener: %w", err)
+		}
+		return nil
+	})
+	return nil
 }
 
 // serve answers until ctx ends.
@@ -253,8 +262,12 @@ func (s *server) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.dir.writeURL(s.url); err != nil { // tells the CLI on this machine where
+		return err
+	}
 	notifyReady()
 	s.log.Info("serving", slog.String("url", s.url), slog.String("data_dir", s.dir.path), slog.String("version", version))
+	defer s.log.Info("stopped: sandboxes go on")
 	return api.Serve(ctx, s.listener, shutdownGrace)
 }
 

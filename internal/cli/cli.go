@@ -63,6 +63,9 @@ func New(opts Options) *cobra.Command {
 	if a.getenv == nil {
 		a.getenv = os.Getenv
 	}
+	if dir := a.getenv("SHOAL_DATA_DIR"); dir != "" { // as the server has it
+		a.defaultDir = dir
+	}
 	return a.root(opts.Extra)
 }
 
@@ -77,7 +80,7 @@ func (a *app) root(extra []*cobra.Command) *cobra.Command {
   1. --url and --data-dir
   2. SHOAL_URL and SHOAL_API_KEY
   3. the file cli.json in the configuration directory (~/.config/shoal): {"url": "…", "api_key": "…"}
-  4. the local data directory (/var/lib/shoal), whose admin.key only root can read`,
+  4. the local data directory (SHOAL_DATA_DIR, else /var/lib/shoal), whose admin.key only root can read`,
 		Example: `  shoal run -- python3 -c 'print(6*7)'
   shoal create --name lab --ttl 2h
   shoal exec lab -- uname -a

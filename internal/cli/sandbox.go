@@ -22,10 +22,13 @@ type sandboxFlags struct {
 	template     string
 	vcpus        float64
 	memory, disk byteSize
+	// given reports whether a flag was given.
+	given func(flag string) bool
 }
 
 func (s *sandboxFlags) add(a *app, c *cobra.Command) {
 	f := c.Flags()
+	s.given = f.Changed
 	f.StringVar(&s.template, "template", "", "what it starts from (default: the server's, minimal)")
 	f.Float64Var(&s.vcpus, "vcpus", 0, "limit of processor time in cores, such as 0.5 (default: the server's)")
 	f.Var(&s.memory, "memory", "limit of memory, such as 512M (default: the server's)")
@@ -35,10 +38,10 @@ func (s *sandboxFlags) add(a *app, c *cobra.Command) {
 
 func (s *sandboxFlags) request() (shoal.CreateSandboxRequest, error) {
 	req := shoal.CreateSandboxRequest{Template: s.template}
-	if s.vcpus < 0 {
-		return req, errors.New("--vcpus must be above 0")
-	}
-	if s.vcpus > 0 {
+	if s.given("vcpus") {
+		if !(s.vcpus > 0) { // also refuses NaN
+			return req, errors.New("--vcpus must be above 0")
+		}
 		req.VCPUs = &s.vcpus
 	}
 	if s.memory > 0 {
@@ -224,7 +227,10 @@ func printSandboxes(out io.Writer, now time.Time, list []shoal.Sandbox) error {
 			state += " (" + sb.Operation + ")"
 		}
 		ends := "never"
-		if !sb.ExpiresAt.IsZero() {
+		switch {
+		case sb.State == shoal.StateDeleted:
+			ends = "-"
+		case !sb.ExpiresAt.IsZero():
 			ends = age(now, sb.ExpiresAt)
 		}
 		t.row(sb.ID, sb.Name, sb.Template, state, age(now, sb.CreatedAt), ends,

@@ -211,7 +211,29 @@ func (a *app) copy(ctx context.Context, src tree, from string, dst tree, to stri
 	} else if e.kind == api.FileTypeDirectory {
 		return fmt.Errorf("%s is a directory and can't be written to our output", src.label(from))
 	}
+	if e.kind == api.FileTypeDirectory && sameTree(src, dst) && within(to, from) {
+		return fmt.Errorf("%s can't be copied into itself, %s", src.label(from), dst.label(to))
+	}
 	return a.copyEntry(ctx, src, from, dst, to, e)
+}
+
+// sameTree reports whether two trees are the same files.
+func sameTree(a, b tree) bool {
+	switch a := a.(type) {
+	case localTree:
+		_, same := b.(localTree)
+		return same
+	case remoteTree:
+		other, same := b.(remoteTree)
+		return same && a.sandbox == other.sandbox
+	}
+	return false
+}
+
+// within reports whether a path is a directory or below it, by their names.
+func within(name, dir string) bool {
+	name, dir = path.Clean(filepath.ToSlash(name)), path.Clean(filepath.ToSlash(dir))
+	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // defaultMode is the mode of a file that comes from our input.
@@ -257,17 +279,21 @@ func (a *app) copyEntry(ctx context.Context, src tree, from string, dst tree, to
 	switch e.kind {
 	case api.FileTypeFile:
 		return copyFile(ctx, src, from, dst, to, e.mode)
-	case api.FileTypeDirectory:
-		if err := dst.mkdir(ctx, to, e.mode); err != nil {
-			return labelled(dst.label(to), err)
-		}
-	case api.FileTypeSymlink, api.FileTypeOther:
+	case api.FileTypeSymlink:
+		fmt.Fprintf(a.err, "shoal: left out %s: it is a symbolic link\n", printable(src.label(from)))
+		return nil
+	case api.FileTypeOther:
 		fmt.Fprintf(a.err, "shoal: left out %s: it is neither a file nor a directory\n", printable(src.label(from)))
 		return nil
+	case api.FileTypeDirectory:
 	}
+	// The list comes first: a directory that is copied below itself by another name must not grow while it is read.
 	list, err := src.list(ctx, from)
 	if err != nil {
 		return labelled(src.label(from), err)
+	}
+	if err := dst.mkdir(ctx, to, e.mode); err != nil {
+		return labelled(dst.label(to), err)
 	}
 	for _, child := range list {
 		if err := checkName(child.name); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"shoal/internal/config"
 	"shoal/internal/core"
 )
 
@@ -67,7 +68,7 @@ func (l Limits) ttl(spec core.SandboxSpec) (time.Duration, error) {
 	case spec.TTL == 0:
 		return l.DefaultTTL, nil
 	case spec.TTL > l.MaxTTL && !spec.Persistent:
-		return 0, core.Invalid("ttl_seconds", "an ephemeral sandbox lives at most %s: ask for less, or for a persistent one", l.MaxTTL)
+		return 0, core.Invalid("ttl_seconds", "an ephemeral sandbox lives at most %s: ask for less, or for a persistent one", config.FormatDuration(l.MaxTTL))
 	}
 	return spec.TTL, nil
 }
@@ -86,13 +87,13 @@ func (l Limits) resources(r core.Resources) (core.Resources, error) {
 	case !(r.VCPUs >= minVCPUs && r.VCPUs <= l.Max.VCPUs): // also refuses NaN
 		return r, core.Invalid("vcpus", "a sandbox has %g to %g vcpus here", minVCPUs, l.Max.VCPUs)
 	case r.MemoryBytes < minMemoryBytes || r.MemoryBytes > l.Max.MemoryBytes:
-		return r, core.Invalid("memory_bytes", "a sandbox has %d to %d bytes of memory here", int64(minMemoryBytes), l.Max.MemoryBytes)
+		return r, core.Invalid("memory_bytes", "a sandbox has %s to %s of memory here", size(minMemoryBytes), size(l.Max.MemoryBytes))
 	case r.DiskBytes != 0 && !l.DiskQuota:
 		return r, &core.Error{Code: core.CodeUnsupported, Field: "disk_bytes", Message: "disk limits can't be enforced on this node: " + l.DiskQuotaReason}
 	case r.DiskBytes != 0 && r.DiskBytes < minDiskBytes:
-		return r, core.Invalid("disk_bytes", "a disk limit is at least %d bytes", int64(minDiskBytes))
+		return r, core.Invalid("disk_bytes", "a disk limit is at least %s", size(minDiskBytes))
 	case l.Max.DiskBytes != 0 && r.DiskBytes > l.Max.DiskBytes:
-		return r, core.Invalid("disk_bytes", "a sandbox has at most %d bytes of disk here", l.Max.DiskBytes)
+		return r, core.Invalid("disk_bytes", "a sandbox has at most %s of disk here", size(l.Max.DiskBytes))
 	}
 	return r, nil
 }
@@ -130,6 +131,9 @@ func checkLabels(labels map[string]string) error {
 	}
 	return nil
 }
+
+// size writes a number of bytes as a person would.
+func size(n int64) string { return config.Size(n).String() }
 
 // clip shortens what a caller sent for use in a message.
 func clip(s string) string {
