@@ -196,8 +196,12 @@ func ailments() []ailment {
 		{"clock wrong", nil, func(h *host) { h.clock = func() (bool, int64, error) { return true, 86400, nil } }, "clock", Fail, "1970"},
 		{"few files", nil, func(h *host) { h.files = func() (uint64, error) { return 1024, nil } }, "open files", Fail, "LimitNOFILE"},
 		{"some files", nil, func(h *host) { h.files = func() (uint64, error) { return 20000, nil } }, "open files", Warn, "20000"},
-		{"few pids and maps", map[string]string{"proc/sys/kernel/pid_max": "32768", "proc/sys/vm/max_map_count": "65530"}, nil, "sysctls", Warn,
-			"sysctl -w kernel.pid_max=4194304 vm.max_map_count=4194304"},
+		{
+			"few pids and maps",
+			map[string]string{"proc/sys/kernel/pid_max": "32768", "proc/sys/vm/max_map_count": "65530"},
+			nil, "sysctls", Warn,
+			"sysctl -w kernel.pid_max=4194304 vm.max_map_count=4194304",
+		},
 		{"strict memory", map[string]string{"proc/sys/vm/overcommit_memory": "2"}, nil, "sysctls", Warn, "vm.overcommit_memory=0"},
 		{"a shell as init", map[string]string{"proc/1/comm": "bash"}, nil, "process 1", Warn, "--init"},
 		{"zombies", map[string]string{
