@@ -1,0 +1,39 @@
+package e2e_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	shoal "shoal/sdk/go"
+	"shoal/test/harness"
+)
+
+// TestBase builds the template base and tries what it promises.
+func TestBase(t *testing.T) {
+	if os.Getenv("SHOAL_TEST_FULL") == "" {
+		t.Skip("builds the large template: set SHOAL_TEST_FULL=1")
+	}
+	e := env{harness.Start(t, harness.Options{Env: []string{"SHOAL_TEMPLATES_BOOTSTRAP=minimal,base"}})}
+	e.WaitTemplate("base")
+	memory := int64(1 << 30)
+	sb := e.sandbox(t, shoal.CreateSandboxRequest{Template: "base", MemoryBytes: &memory})
+	for script, want := range map[string]string{
+		"id -un; id -u; pwd":                  "user\n1000\n/home/user\n",
+		"sudo -n id -u":                       "0\n",
+		`node -e 'console.log(6*7)'`:          "42\n",
+		"npm --version >/dev/null && echo ok": "ok\n",
+		"python3 -m venv /tmp/v && /tmp/v/bin/pip --version >/dev/null && /tmp/v/bin/python -c 'print(7)'":      "7\n",
+		`printf '#include <stdio.h>\nint main(void){puts("built");}' >a.c && gcc a.c -o a && ./a`:               "built\n",
+		"git init -q r && cd r && git -c user.email=a@b -c user.name=n commit -q --allow-empty -m m && echo ok": "ok\n",
+		`echo '{"a":3}' | jq .a`:     "3\n",
+		"curl --version | head -c 4": "curl",
+	} {
+		if got := e.out(t, sb, script); got != want {
+			t.Errorf("%s: %q, want %q", script, got, want)
+		}
+	}
+	if got := e.out(t, sb, "cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null"); !strings.Contains(got, "deb") {
+		t.Errorf("apt has no sources: %q", got)
+	}
+}
