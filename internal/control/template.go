@@ -38,13 +38,26 @@ func (s *Service) ListTemplates(ctx context.Context, p Principal, page store.Pag
 
 // GetTemplate finds a template by id or name; one that is being built is returned with its progress.
 func (s *Service) GetTemplate(ctx context.Context, p Principal, ref string) (core.Template, error) {
-	t, err := s.templates.find(ctx, p.Tenant, ref)
-	if core.IsCode(err, core.CodeNotFound) {
-		if unready, ok := s.templates.unready(ctx, ref); ok {
-			return unready, nil
+	return s.templates.any(ctx, p.Tenant, ref)
+}
+
+// any finds a template, ready or not, in one moment: between two looks it could become ready and be seen by neither.
+func (t *templates) any(ctx context.Context, tenant core.TenantID, ref string) (rec core.Template, err error) {
+	err = t.store.View(ctx, func(r store.Reader) error {
+		rec, err = r.Template(tenant, ref)
+		if !core.IsCode(err, core.CodeNotFound) {
+			return err
 		}
-	}
-	return t, err
+		unready, ok, lookErr := findUnready(r, ref)
+		if lookErr != nil {
+			return lookErr
+		}
+		if ok {
+			rec, err = unready, nil
+		}
+		return err
+	})
+	return rec, err
 }
 
 func (t *templates) find(ctx context.Context, tenant core.TenantID, ref string) (rec core.Template, err error) {
@@ -57,21 +70,27 @@ func (t *templates) find(ctx context.Context, tenant core.TenantID, ref string) 
 
 // unready finds a system template that is not there yet.
 func (t *templates) unready(ctx context.Context, name string) (found core.Template, ok bool) {
-	err := t.store.View(ctx, func(r store.Reader) error {
-		for _, state := range []core.TemplateState{core.TemplateFailed, core.TemplateBuilding} {
-			list, err := r.TemplatesInState(state)
-			if err != nil {
-				return err
-			}
-			for _, rec := range list {
-				if rec.Name == name && rec.Visibility == core.VisibilityPublic {
-					found, ok = rec, true
-				}
-			}
-		}
-		return nil
+	err := t.store.View(ctx, func(r store.Reader) (err error) {
+		found, ok, err = findUnready(r, name)
+		return err
 	})
 	return found, ok && err == nil
+}
+
+// findUnready looks for a system template that is being built, or else for one that could not be built.
+func findUnready(r store.Reader, name string) (found core.Template, ok bool, err error) {
+	for _, state := range []core.TemplateState{core.TemplateFailed, core.TemplateBuilding} {
+		list, err := r.TemplatesInState(state)
+		if err != nil {
+			return found, false, err
+		}
+		for _, rec := range list {
+			if rec.Name == name && rec.Visibility == core.VisibilityPublic {
+				found, ok = rec, true
+			}
+		}
+	}
+	return found, ok, nil
 }
 
 // templateRetryAfter is when a caller who wants a template that is being built may ask again.
@@ -79,18 +98,12 @@ const templateRetryAfter = 2 * time.Second
 
 // ready finds a template that is ready, or says why it is not.
 func (t *templates) ready(ctx context.Context, tenant core.TenantID, ref string) (core.Template, error) {
-	rec, err := t.find(ctx, tenant, ref)
-	if err == nil && rec.State == core.TemplateReady {
-		return rec, nil
+	rec, err := t.any(ctx, tenant, ref)
+	if core.IsCode(err, core.CodeNotFound) {
+		return rec, &core.Error{Code: core.CodeNotFound, Field: "template", Message: "there is no template " + clip(ref)}
 	}
-	if err != nil && !core.IsCode(err, core.CodeNotFound) {
+	if err != nil || rec.State == core.TemplateReady {
 		return rec, err
-	}
-	if err != nil {
-		var ok bool
-		if rec, ok = t.unready(ctx, ref); !ok {
-			return rec, &core.Error{Code: core.CodeNotFound, Field: "template", Message: "there is no template " + clip(ref)}
-		}
 	}
 	if rec.State == core.TemplateFailed {
 		return rec, &core.Error{
