@@ -75,14 +75,18 @@ func (d *Driver) known(id core.SandboxID) (*box, error) {
 	return b, nil
 }
 
-// claim registers a new box and its first record, or fails with exists.
+// claim registers a new box and its first record, or fails: with exists, or with canceled while a Kill is under way.
 func (d *Driver) claim(r record) (*box, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return nil, core.Errorf(core.CodeUnavailable, "the runtime is shutting down")
 	}
-	if d.boxes[r.ID] != nil {
+	if b := d.boxes[r.ID]; b != nil {
+		if b.isKilled() {
+			// Kill came first, found nothing or a leftover, and is not through.
+			return nil, core.Errorf(core.CodeCanceled, "the sandbox is being deleted")
+		}
 		return nil, core.Errorf(core.CodeExists, "the sandbox exists")
 	}
 	if _, err := os.Lstat(recordPath(d.cfg.StateDir, r.ID)); err == nil {
