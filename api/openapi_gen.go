@@ -381,6 +381,9 @@ type Exec struct {
 	// ID The exec's id.
 	ID string `json:"id"`
 
+	// OutOfMemory Whether processes of its group were killed because the sandbox had used up its memory; absent if not.
+	OutOfMemory bool `json:"out_of_memory,omitempty,omitzero"`
+
 	// Outcome How an exec ended. Nothing else is ever reported, and `exited` only with what the process returned.
 	Outcome Outcome `json:"outcome,omitempty,omitzero"`
 
@@ -501,6 +504,9 @@ type ExecResult struct {
 
 	// ID The exec's id.
 	ID string `json:"id"`
+
+	// OutOfMemory Whether processes of its group were killed because the sandbox had used up its memory; absent if not.
+	OutOfMemory bool `json:"out_of_memory,omitempty,omitzero"`
 
 	// Outcome How an exec ended. Nothing else is ever reported, and `exited` only with what the process returned.
 	Outcome Outcome `json:"outcome"`

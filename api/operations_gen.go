@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "12f5379ff93125f9a8ca88222cf326c2433c980d97450a578336638a5e4c761b"
+const DocumentDigest = "a36785c6c11473664926e34fa3bc12d29820c7cc049a63f5c8207b3fa54b4b29"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "764d7ef7187d3c33fda69ccabfa0364e6d9c9231ae8bacf4147490bee61082eb"
+const TypesDigest = "d5967e757ee1618908f540d6c9c385823c50d304a3f44dd3c8a451f41976f70a"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

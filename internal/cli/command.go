@@ -146,5 +146,5 @@ func (a *app) collected(ctx context.Context, execs shoal.Execs, p *processFlags,
 	if err := a.printJSON(r); err != nil {
 		return err
 	}
-	return outcomeError(shoal.Exec{Outcome: r.Outcome, ExitCode: r.ExitCode, Signal: r.Signal})
+	return outcomeError(shoal.Exec{Outcome: r.Outcome, ExitCode: r.ExitCode, Signal: r.Signal, OutOfMemory: r.OutOfMemory})
 }

@@ -84,6 +84,9 @@ func outcomeError(e shoal.Exec) error {
 		if n == 0 {
 			return &exitError{exitOurs, fmt.Errorf("the process was ended by %s", e.Signal)}
 		}
+		if e.OutOfMemory {
+			return &exitError{exitSignal + int(n), errors.New("the process was killed because the sandbox had used up its memory")}
+		}
 		return &exitError{code: exitSignal + int(n)}
 	case api.OutcomeTimeout:
 		return &exitError{exitTimeout, errors.New("the process ran into its timeout and was killed")}

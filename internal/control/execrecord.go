@@ -55,7 +55,7 @@ func (x *execRecords) ended(ctx context.Context, actor core.Actor, sb core.Sandb
 	if end.PID != 0 {
 		e.PID = end.PID
 	}
-	e.Outcome, e.ExitCode, e.Signal = end.Outcome, end.ExitCode, end.Signal
+	e.Outcome, e.ExitCode, e.Signal, e.OutOfMemory = end.Outcome, end.ExitCode, end.Signal, end.OutOfMemory
 	e.OutputBytes, e.OutputFrom, e.Processes = end.OutputBytes, end.OutputFrom, end.Processes
 	e.EndedAt = x.clock.Now()
 	mine := x.write(ctx, "ended", sb, e.ID, func(tx store.Tx, current core.Exec) error {
@@ -151,6 +151,9 @@ func execFacts(e core.Exec) map[string]string {
 	}
 	if e.Signal != "" {
 		facts["signal"] = e.Signal
+	}
+	if e.OutOfMemory {
+		facts["out_of_memory"] = "true"
 	}
 	return facts
 }

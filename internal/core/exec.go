@@ -54,9 +54,12 @@ type Exec struct {
 	// ExitCode is what the process returned; nil unless Outcome is exited.
 	ExitCode *int
 	// Signal is the name of the signal that ended it, such as "SIGKILL"; empty unless Outcome is signaled.
-	Signal    string
-	StartedAt time.Time
-	EndedAt   time.Time
+	Signal string
+	// OutOfMemory says that the guest agent killed processes of its group because the sandbox had used up its memory. The
+	// outcome is what it is without that: signaled if the leader was among them.
+	OutOfMemory bool
+	StartedAt   time.Time
+	EndedAt     time.Time
 	// OutputBytes is how much it has written so far to stdout and stderr together: the end of its output ring.
 	OutputBytes int64
 	// OutputFrom is the offset of the oldest byte still in the ring.

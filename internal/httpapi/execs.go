@@ -122,7 +122,7 @@ func (a execAPI) runExec(w http.ResponseWriter, r *request, ref string, spec cor
 	}
 	out := api.ExecResult{
 		ID: string(result.ID), PID: result.PID, Outcome: api.Outcome(result.Outcome), ExitCode: result.ExitCode,
-		Signal: result.Signal, Truncated: result.Truncated, DurationMs: result.Duration.Milliseconds(),
+		Signal: result.Signal, OutOfMemory: result.OutOfMemory, Truncated: result.Truncated, DurationMs: result.Duration.Milliseconds(),
 	}
 	out.Stdout, out.StdoutRaw = optionalText(result.Stdout)
 	out.Stderr, out.StderrRaw = optionalText(result.Stderr)
@@ -181,7 +181,7 @@ func encodeExec(e core.Exec) api.Exec {
 		ID: string(e.ID), SandboxID: string(e.Sandbox), Cmd: e.Spec.Cmd, Shell: e.Spec.Shell, Cwd: e.Spec.Cwd,
 		Env: e.Spec.Env, User: e.Spec.User, StdinOpen: e.Spec.Stdin, Detach: e.Spec.Detach, Tty: e.Spec.TTY,
 		TimeoutSeconds: e.Spec.Timeout.Seconds(), PID: e.PID, Running: e.Outcome == core.OutcomeRunning,
-		Outcome: api.Outcome(e.Outcome), ExitCode: e.ExitCode, Signal: e.Signal,
+		Outcome: api.Outcome(e.Outcome), ExitCode: e.ExitCode, Signal: e.Signal, OutOfMemory: e.OutOfMemory,
 		StartedAt: e.StartedAt, EndedAt: e.EndedAt,
 		OutputBytes: e.OutputBytes, OutputFrom: e.OutputFrom, Processes: e.Processes,
 	}

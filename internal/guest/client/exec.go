@@ -179,6 +179,7 @@ func execOf(info wire.ExecInfo, id core.ExecID) (core.Exec, error) {
 	e := core.Exec{
 		ID: id, PID: info.PID, Outcome: core.Outcome(info.Outcome), StartedAt: info.StartedAt.UTC(),
 		OutputBytes: info.OutputBytes, OutputFrom: info.OutputFrom, Processes: info.Processes,
+		OutOfMemory: info.OutOfMemory,
 	}
 	if e.Outcome != core.OutcomeRunning {
 		e.EndedAt = info.EndedAt.UTC()

@@ -100,6 +100,7 @@ type ExecInfo struct {
 	Outcome     string    `json:"outcome,omitempty"`
 	ExitCode    *int      `json:"exit_code,omitempty"`
 	Signal      string    `json:"signal,omitempty"`
+	OutOfMemory bool      `json:"out_of_memory,omitempty"`
 	StartedAt   time.Time `json:"started_at"`
 	EndedAt     time.Time `json:"ended_at,omitzero"`
 	OutputBytes int64     `json:"output_bytes"`

@@ -12,7 +12,7 @@ import (
 const noExec = "no such exec"
 
 const execColumns = `sandbox, id, cmd, shell, cwd, env, user, stdin, timeout, detach, tty, tty_rows, tty_cols,
-	pid, outcome, exit_code, signal, started_at, ended_at, output_bytes, output_from, processes`
+	pid, outcome, exit_code, signal, out_of_memory, started_at, ended_at, output_bytes, output_from, processes`
 
 const selectExec = "SELECT " + execColumns + " FROM exec "
 
@@ -20,7 +20,7 @@ func scanExec(r row) (e core.Exec, err error) {
 	s := &e.Spec
 	err = r.Scan(&e.Sandbox, &e.ID, jsonOf(&s.Cmd), &s.Shell, &s.Cwd, jsonOf(&s.Env), &s.User, &s.Stdin,
 		&s.Timeout, &s.Detach, &s.TTY, &s.Rows, &s.Cols,
-		&e.PID, &e.Outcome, &e.ExitCode, &e.Signal, (*instant)(&e.StartedAt), (*instant)(&e.EndedAt),
+		&e.PID, &e.Outcome, &e.ExitCode, &e.Signal, &e.OutOfMemory, (*instant)(&e.StartedAt), (*instant)(&e.EndedAt),
 		&e.OutputBytes, &e.OutputFrom, &e.Processes)
 	return e, err
 }
@@ -64,9 +64,10 @@ func (r *reader) OpenExecs(sandbox core.SandboxID) ([]core.Exec, error) {
 }
 
 const putExec = "INSERT INTO exec (" + execColumns + `)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 	ON CONFLICT (sandbox, id) DO UPDATE SET pid = excluded.pid, outcome = excluded.outcome,
-	exit_code = excluded.exit_code, signal = excluded.signal, started_at = excluded.started_at,
+	exit_code = excluded.exit_code, signal = excluded.signal, out_of_memory = excluded.out_of_memory,
+	started_at = excluded.started_at,
 	ended_at = excluded.ended_at, output_bytes = excluded.output_bytes, output_from = excluded.output_from,
 	processes = excluded.processes`
 
@@ -85,7 +86,7 @@ func (w *writer) PutExec(e core.Exec) error {
 	_, err := w.change("write exec", putExec,
 		e.Sandbox, e.ID, jsonOf(&s.Cmd), s.Shell, s.Cwd, jsonOf(&s.Env), s.User, s.Stdin,
 		int64(s.Timeout), s.Detach, s.TTY, s.Rows, s.Cols,
-		e.PID, e.Outcome, e.ExitCode, e.Signal, instant(e.StartedAt), instant(e.EndedAt),
+		e.PID, e.Outcome, e.ExitCode, e.Signal, e.OutOfMemory, instant(e.StartedAt), instant(e.EndedAt),
 		e.OutputBytes, e.OutputFrom, e.Processes)
 	if isCode(err, sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY) {
 		return core.Wrap(core.CodeNotFound, err, noSandbox)

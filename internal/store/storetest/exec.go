@@ -62,7 +62,7 @@ func testExecFields(t *testing.T, open Open) {
 			User: "user:group", Stdin: true, Timeout: 90 * time.Second, Detach: true, TTY: true, Rows: 24, Cols: 65535,
 		},
 		PID: 4194304, Outcome: core.OutcomeExited, ExitCode: &zero, Signal: "SIGKILL",
-		StartedAt: epoch(), EndedAt: epoch().Add(1), OutputBytes: 1 << 50, OutputFrom: 1 << 49, Processes: 3,
+		OutOfMemory: true, StartedAt: epoch(), EndedAt: epoch().Add(1), OutputBytes: 1 << 50, OutputFrom: 1 << 49, Processes: 3,
 	}
 	put := func(e core.Exec) error { return s.try(func(tx store.Tx) error { return tx.PutExec(e) }) }
 	check := func(want core.Exec) {
