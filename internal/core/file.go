@@ -53,5 +53,8 @@ type SandboxMetrics struct {
 	MemoryLimitBytes int64
 	// DiskBytes is what it wrote since its clone and still keeps; -1 where the disk driver can't tell.
 	DiskBytes int64
+	// PSSBytes is the memory that the host's processes behind it occupy, shared pages by their share; -1 where it can't be told.
+	PSSBytes int64
+	// Processes is how many processes it has; -1 while its kernel does not answer.
 	Processes int
 }

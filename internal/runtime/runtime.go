@@ -62,7 +62,8 @@ type Stats struct {
 	MemoryBytes      int64
 	MemoryLimitBytes int64
 	// PSSBytes is the proportional memory of sentry and gofer on the host; -1 where it can't be told.
-	PSSBytes  int64
+	PSSBytes int64
+	// Processes is -1 while the sandbox's kernel does not answer: what the host counts is told all the same.
 	Processes int
 }
 
