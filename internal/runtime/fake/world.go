@@ -61,6 +61,7 @@ type World struct {
 	boxes  map[core.SandboxID]*box
 	faults map[Method]Fault
 	calls  map[Method]int
+	stats  func(id core.SandboxID, s *runtime.Stats)
 	agents sync.WaitGroup
 }
 
@@ -91,6 +92,13 @@ func (w *World) SetFault(m Method, f Fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.faults[m] = f
+}
+
+// SetStats scripts what Stats says: f changes the figures of a sandbox and must not call the World. nil takes the script away.
+func (w *World) SetStats(f func(id core.SandboxID, s *runtime.Stats)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stats = f
 }
 
 // Calls returns how often a method has been called.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/sentry/control"
 	"gvisor.dev/gvisor/runsc/boot"
 
@@ -139,6 +140,11 @@ func (d *Driver) Adopt(ctx context.Context, id core.SandboxID, incarnation int64
 	return nil
 }
 
+// isSilence reports whether a sentry was there and said nothing. One that is gone refuses at once.
+func isSilence(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, unix.EAGAIN)
+}
+
 // Stats returns what a sandbox uses now.
 func (d *Driver) Stats(ctx context.Context, id core.SandboxID) (runtime.Stats, error) {
 	b, err := d.known(id)
@@ -146,8 +152,12 @@ func (d *Driver) Stats(ctx context.Context, id core.SandboxID) (runtime.Stats, e
 		return runtime.Stats{}, err
 	}
 	r := b.current()
+	count := -1 // what the host counts needs no answer from the sentry
 	var processes []*control.Process
-	if err := d.ask(ctx, r.Container, methodProcesses, r.Container, &processes); err != nil {
+	switch err := d.ask(ctx, r.Container, methodProcesses, r.Container, &processes); {
+	case err == nil:
+		count = len(processes)
+	case !isSilence(err):
 		return runtime.Stats{}, core.Wrap(core.CodeUnavailable, err, "the sandbox does not answer")
 	}
 	u, err := d.cgroups.usage(string(id))
@@ -156,7 +166,7 @@ func (d *Driver) Stats(ctx context.Context, id core.SandboxID) (runtime.Stats, e
 	}
 	s := runtime.Stats{
 		At: time.Now(), CPUSeconds: u.cpuSeconds, MemoryBytes: u.memoryBytes, MemoryLimitBytes: r.MemoryBytes,
-		PSSBytes: -1, Processes: len(processes),
+		PSSBytes: -1, Processes: count,
 	}
 	sentry, gofer := proportionalBytes(r.Sentry.PID), proportionalBytes(r.Gofer.PID)
 	if sentry >= 0 && gofer >= 0 {
