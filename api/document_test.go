@@ -92,14 +92,47 @@ func checkBodies(t *testing.T, name string, op *openapi3.Operation) {
 	if errors == 0 {
 		t.Errorf("%s: no 4xx response", name)
 	}
-	if op.Security == nil && op.Responses.Value("401") == nil {
-		t.Errorf("%s: it needs a key and has no 401 response", name)
-	}
+	checkErrorResponses(t, name, op)
 	for where, content := range contents {
 		for kind, media := range content {
 			if media.Example == nil {
 				t.Errorf("%s: %s (%s) has no example", name, where, kind)
 			}
+		}
+	}
+}
+
+// checkErrorResponses asks for the errors that an operation may answer with by what it is: a generated client should know them.
+func checkErrorResponses(t *testing.T, name string, op *openapi3.Operation) {
+	t.Helper()
+	method, _, _ := strings.Cut(name, " ")
+	takesJSON := op.RequestBody != nil && op.RequestBody.Value.Content["application/json"] != nil
+	for _, want := range []struct {
+		needed          bool
+		status, because string
+	}{
+		{op.Security == nil, "401", "it needs a key"},
+		{op.Security == nil, "429", "a tenant's rate is limited"},
+		{takesJSON, "413", "a body may be too large"},
+		{takesJSON, "415", "a body may be of another type"},
+		{method != http.MethodGet, "501", "headers that it would not obey are refused"},
+		{op.Security == nil && op.Responses.Value("503") != nil, "504", "what does not answer may do so slowly"},
+	} {
+		if want.needed && op.Responses.Value(want.status) == nil {
+			t.Errorf("%s: no %s response, and %s", name, want.status, want.because)
+		}
+	}
+	rest := op.Responses.Default()
+	if rest == nil || rest.Ref != "#/components/responses/OtherError" {
+		t.Errorf("%s: its default response is not OtherError", name)
+	}
+	for status, r := range op.Responses.Map() {
+		if status < "400" {
+			continue // "default" sorts after every number
+		}
+		media := r.Value.Content.Get("application/json")
+		if media == nil || media.Schema.Ref != "#/components/schemas/ErrorBody" {
+			t.Errorf("%s: response %s is not an ErrorBody", name, status)
 		}
 	}
 }

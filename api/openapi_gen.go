@@ -719,7 +719,8 @@ type SandboxList struct {
 	Sandboxes []Sandbox `json:"sandboxes"`
 }
 
-// SandboxMetrics What one sandbox uses now.
+// SandboxMetrics What one sandbox uses now, as the host sees it. Nothing here is the guest's own word. What can't be told at this
+// moment is left out, so that a sandbox that has fallen silent still shows what it costs.
 type SandboxMetrics struct {
 	// At When this was measured.
 	At time.Time `json:"at"`
@@ -736,8 +737,11 @@ type SandboxMetrics struct {
 	// MemoryLimitBytes Its memory limit in bytes.
 	MemoryLimitBytes int64 `json:"memory_limit_bytes"`
 
-	// Processes How many processes it has.
-	Processes int `json:"processes"`
+	// Processes How many processes it has, its first included; absent while its kernel does not answer.
+	Processes int `json:"processes,omitempty,omitzero"`
+
+	// PSSBytes Memory that the host's processes behind it occupy (their proportional set size), in bytes; absent where the host can't tell.
+	PSSBytes *int64 `json:"pss_bytes,omitempty"`
 }
 
 // SandboxState The one stable state of a sandbox.
@@ -905,14 +909,29 @@ type Invalid = ErrorBody
 // NotFound The body of every error.
 type NotFound = ErrorBody
 
+// OtherError The body of every error.
+type OtherError = ErrorBody
+
 // Quota The body of every error.
 type Quota = ErrorBody
+
+// Timeout The body of every error.
+type Timeout = ErrorBody
+
+// TooLarge The body of every error.
+type TooLarge = ErrorBody
 
 // Unauthenticated The body of every error.
 type Unauthenticated = ErrorBody
 
 // Unavailable The body of every error.
 type Unavailable = ErrorBody
+
+// Unsupported The body of every error.
+type Unsupported = ErrorBody
+
+// UnsupportedMediaType The body of every error.
+type UnsupportedMediaType = ErrorBody
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "a36785c6c11473664926e34fa3bc12d29820c7cc049a63f5c8207b3fa54b4b29"
+const DocumentDigest = "6ae57100c5c45c33c84fba4a0b0a9143d7dce3cda23b8cb335193e76de2b7512"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "d5967e757ee1618908f540d6c9c385823c50d304a3f44dd3c8a451f41976f70a"
+const TypesDigest = "167144f948ea49f34a433505d6c25d75adfb9d85b380c51675a924f28f0e05fb"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

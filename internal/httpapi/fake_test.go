@@ -39,6 +39,8 @@ type fakeControl struct {
 	// changed is closed and renewed with every event.
 	changed chan struct{}
 
+	// silent says that no sandbox's kernel answers.
+	silent bool
 	// ready is what Ready returns; fail, by method name, is what that method returns instead of working.
 	ready error
 	fail  map[string]error
@@ -237,7 +239,11 @@ func (f *fakeControl) Metrics(_ context.Context, p control.Principal, ref string
 	if _, err := f.find(p, ref); err != nil {
 		return core.SandboxMetrics{}, err
 	}
-	return core.SandboxMetrics{At: f.now, CPUSeconds: 0.25, MemoryBytes: 1 << 20, MemoryLimitBytes: 512 << 20, DiskBytes: -1, Processes: 2}, nil
+	m := core.SandboxMetrics{At: f.now, CPUSeconds: 0.25, MemoryBytes: 1 << 20, MemoryLimitBytes: 512 << 20, DiskBytes: -1, Processes: 2}
+	if f.silent {
+		m.Processes, m.PSSBytes = -1, 24<<20
+	}
+	return m, nil
 }
 
 func (f *fakeControl) Events(ctx context.Context, p control.Principal, ref string, after int64, limit int, wait time.Duration) ([]core.Event, int64, error) {

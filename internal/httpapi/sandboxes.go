@@ -169,7 +169,10 @@ func (a sandboxAPI) getSandboxMetrics(w http.ResponseWriter, r *request) error {
 	}
 	out := api.SandboxMetrics{
 		At: m.At, CPUSeconds: m.CPUSeconds, MemoryBytes: m.MemoryBytes, MemoryLimitBytes: m.MemoryLimitBytes,
-		Processes: m.Processes,
+		Processes: max(m.Processes, 0),
+	}
+	if m.PSSBytes > 0 { // no process has none
+		out.PSSBytes = &m.PSSBytes
 	}
 	if m.DiskBytes >= 0 {
 		out.DiskBytes = &m.DiskBytes

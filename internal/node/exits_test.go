@@ -11,6 +11,7 @@ import (
 	"shoal/internal/core"
 	diskfake "shoal/internal/disk/fake"
 	networkfake "shoal/internal/network/fake"
+	"shoal/internal/runtime"
 	runtimefake "shoal/internal/runtime/fake"
 )
 
@@ -285,6 +286,12 @@ func TestMetrics(t *testing.T) {
 	if err != nil || m.MemoryBytes != 16*mib || m.MemoryLimitBytes != spec.Resources.MemoryBytes || m.Processes < 1 || m.DiskBytes != -1 || m.At.IsZero() {
 		t.Errorf("%+v, %v", m, err)
 	}
+	// A sandbox whose kernel says nothing still costs what the host sees.
+	s.host.world.SetStats(func(_ core.SandboxID, st *runtime.Stats) { st.Processes, st.PSSBytes = -1, 3*mib })
+	if m, err := s.Metrics(t.Context(), spec.Sandbox); err != nil || m.Processes != -1 || m.PSSBytes != 3*mib || m.MemoryBytes != 16*mib {
+		t.Errorf("of a silent one: %+v, %v", m, err)
+	}
+	s.host.world.SetStats(nil)
 	s.disk.Fail(diskfake.OpUsage, core.Errorf(core.CodeUnsupported, "no quotas"))
 	if m, err := s.Metrics(t.Context(), spec.Sandbox); err != nil || m.DiskBytes != -1 {
 		t.Errorf("without quotas: %+v, %v", m, err)
