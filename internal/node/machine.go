@@ -19,6 +19,9 @@ type machine struct {
 	guest       *client.Client
 	// answers says that the guest agent has answered once. Until then each attempt to reach it is a short one.
 	answers atomic.Bool
+	// heard counts the agent's signs of life; suspected says that somebody waits for the next one.
+	heard     atomic.Uint64
+	suspected atomic.Bool
 }
 
 // Waiting for a guest agent that has just been started: it listens some 25 ms after Start, so ask often and cheaply. While
@@ -40,7 +43,12 @@ func (n *Node) newMachine(id core.SandboxID, incarnation int64) *machine {
 
 func (n *Node) dialGuest(ctx context.Context, m *machine) (net.Conn, error) {
 	if m.answers.Load() {
-		return n.cfg.Runtime.DialGuest(ctx, m.id)
+		nc, err := n.cfg.Runtime.DialGuest(ctx, m.id)
+		if err != nil {
+			n.suspect(m)
+			return nil, err
+		}
+		return hear(nc, m, n.suspect), nil
 	}
 	try, cancel := context.WithTimeout(ctx, guestReadyDial)
 	defer cancel()
@@ -48,7 +56,10 @@ func (n *Node) dialGuest(ctx context.Context, m *machine) (net.Conn, error) {
 	if err != nil && try.Err() != nil && ctx.Err() == nil {
 		return nil, core.Wrap(core.CodeUnavailable, err, "the guest agent does not answer yet")
 	}
-	return nc, err
+	if err != nil {
+		return nil, err
+	}
+	return hear(nc, m, n.suspect), nil
 }
 
 // configureWhenReady gives the agent its identity as soon as it answers.

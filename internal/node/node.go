@@ -50,6 +50,8 @@ type Node struct {
 	log       *slog.Logger
 
 	exits chan core.NodeExit
+	// suspects are machines that did not answer.
+	suspects chan *machine
 	// cancel ends what runs in the background; Close waits for wg.
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -79,6 +81,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, journal: j, admission: newAdmission(cfg.Limits, cfg.Disk), turns: newTurns(), machines: newMachines(),
 		runDirs: runDirs{dir: filepath.Join(cfg.Dir, "run"), agent: agentPath}, log: cfg.Logger, exits: make(chan core.NodeExit, 64),
+		suspects: make(chan *machine, maxSuspicions),
 	}
 	if err := n.adopt(ctx); err != nil {
 		n.machines.close()
@@ -88,6 +91,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n.cancel = cancel
 	n.wg.Go(func() { n.watchExits(run) })
 	n.wg.Go(func() { n.watchAge(run) })
+	n.wg.Go(func() { n.watchSilence(run) })
 	return n, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,6 +43,8 @@ type host struct {
 
 	mu     sync.Mutex
 	agents map[core.SandboxID]*guest.Server
+	// stopped holds back the agents' connections until it is closed; nil while they answer.
+	stopped chan struct{}
 }
 
 // server is a node with its drivers.
@@ -85,7 +88,15 @@ func (h *host) agent(ctx context.Context, spec runtime.Spec, conn net.Conn) {
 		}
 		h.agents[spec.ID] = a
 	}
+	stopped := h.stopped
 	h.mu.Unlock()
+	if stopped != nil {
+		select {
+		case <-stopped:
+		case <-ctx.Done():
+			return
+		}
+	}
 	a.ServeConn(ctx, conn)
 }
 
@@ -332,7 +343,13 @@ func (s *server) exitsLeft() []core.NodeExit {
 type clock struct {
 	mu      sync.Mutex
 	ahead   time.Duration
-	waiting []chan time.Time
+	waiting []wait
+}
+
+// wait is one that the test ends.
+type wait struct {
+	until time.Time
+	done  chan time.Time
 }
 
 func newClock() *clock { return &clock{} }
@@ -344,17 +361,17 @@ func (c *clock) Now() time.Time {
 }
 
 func (c *clock) After(d time.Duration) <-chan time.Time {
-	if d < time.Minute {
+	if d < time.Second {
 		return time.After(d)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ch := make(chan time.Time, 1)
-	c.waiting = append(c.waiting, ch)
-	return ch
+	w := wait{until: time.Now().Add(c.ahead + d), done: make(chan time.Time, 1)}
+	c.waiting = append(c.waiting, w)
+	return w.done
 }
 
-// advance moves the clock on and ends all long waits, once there is one.
+// advance moves the clock on, once somebody waits for no longer than d, and ends all waits up to then.
 func (c *clock) advance(t *testing.T, d time.Duration) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -370,13 +387,31 @@ func (c *clock) advance(t *testing.T, d time.Duration) {
 func (c *clock) tryAdvance(d time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.waiting) == 0 {
+	now := time.Now().Add(c.ahead + d)
+	over := func(w wait) bool { return !w.until.After(now) }
+	if !slices.ContainsFunc(c.waiting, over) {
 		return false
 	}
 	c.ahead += d
-	for _, ch := range c.waiting {
-		ch <- time.Now()
+	for _, w := range c.waiting {
+		if over(w) {
+			w.done <- now
+		}
 	}
-	c.waiting = nil
+	c.waiting = slices.DeleteFunc(c.waiting, over)
 	return true
+}
+
+// waits counts those who wait for no longer than d.
+func (c *clock) waits(d time.Duration) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now().Add(c.ahead + d)
+	n := 0
+	for _, w := range c.waiting {
+		if !w.until.After(now) {
+			n++
+		}
+	}
+	return n
 }

@@ -42,6 +42,7 @@ func TestSandboxes(t *testing.T) {
 		{"an exec whose sandbox dies is lost", testLost},
 		{"signals to init", testSignalsToInit},
 		{"a stopped guest agent", testStoppedAgent},
+		{"a silent sandbox fails, a busy one does not", testSilentSandbox},
 		{"a fork bomb", testForkBomb},
 		{"a memory hog", testMemoryHog},
 		{"timeout kills the group", testTimeout},

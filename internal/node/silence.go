@@ -1,0 +1,161 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/runtime"
+)
+
+// A guest agent can fall silent for ever, stopped by root inside the sandbox, and nothing of the sandbox ends. Nobody asks it
+// how it is while all is well: only a call that waited in vain makes it suspect, and then it is pinged until it says
+// anything at all. If it does not, the sandbox has failed.
+//
+// What is merely slow must not be failed. So pings wait side by side for long, the bytes of any other call count as an answer,
+// a sandbox that is busy or whose kernel does not answer either is given far longer, and time in which this node
+// could not do its own part does not count.
+const (
+	// probeEvery is how often a suspect is pinged.
+	probeEvery = 10 * time.Second
+	// probePatience is how long a ping waits for its answer.
+	probePatience = 45 * time.Second
+	// quietLimit is how long a sandbox that does nothing may be silent.
+	quietLimit = time.Minute
+	// silentLimit is how long any sandbox may be silent.
+	silentLimit = 5 * time.Minute
+	// statsTimeout bounds one look at what a suspect uses.
+	statsTimeout = 5 * time.Second
+
+	// A sandbox is busy from so many cores, or with so little of its memory left, on.
+	busyCores     = 0.02
+	busyMemory    = 0.9
+	maxSuspicions = 256
+)
+
+// suspect has a machine watched that did not answer. It never blocks; a machine that is watched already stays so.
+func (n *Node) suspect(m *machine) {
+	if !m.answers.Load() || !m.suspected.CompareAndSwap(false, true) {
+		return
+	}
+	select {
+	case n.suspects <- m:
+	default:
+		m.suspected.Store(false) // its next silence makes it suspect again
+	}
+}
+
+// watchSilence watches suspects, each on its own.
+func (n *Node) watchSilence(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-n.suspects:
+			n.wg.Go(func() {
+				defer m.suspected.Store(false)
+				silence, found := n.awaitSign(ctx, m)
+				if found || ctx.Err() != nil || !n.machines.drop(m.id, m.incarnation) {
+					return
+				}
+				n.log.Warn("a sandbox has fallen silent and is ended", slog.String("sandbox_id", string(m.id)), slog.Duration("silence", silence))
+				n.exited(ctx, runtime.Exit{
+					ID: m.id, Incarnation: m.incarnation,
+					Reason: fmt.Sprintf("its guest agent stopped answering: no sign of life in %s", silence.Round(time.Second)),
+				})
+			})
+		}
+	}
+}
+
+// awaitSign pings a suspect until it gives a sign of life, is gone, or has been silent for too long: then found is false.
+func (n *Node) awaitSign(ctx context.Context, m *machine) (silence time.Duration, found bool) {
+	var pings sync.WaitGroup
+	defer pings.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	heard := m.heard.Load()
+	answered := make(chan struct{}, 1)
+	var ourFault atomic.Bool
+	w := newSilence(n.cfg.Clock.Now())
+	n.isBusy(ctx, m, w) // what it has used until now doesn't count
+	for {
+		pings.Go(func() { n.pingSuspect(ctx, m, answered, &ourFault) })
+		select {
+		case <-ctx.Done():
+			return 0, false
+		case <-answered:
+			return 0, true
+		case <-n.cfg.Clock.After(probeEvery):
+		}
+		if m.heard.Load() != heard || !n.machines.running(m.id, m.incarnation) {
+			return 0, true
+		}
+		busy := n.isBusy(ctx, m, w)
+		if silence, over := w.tick(n.cfg.Clock.Now(), busy, ourFault.Swap(false)); over && m.heard.Load() == heard {
+			return silence, false
+		}
+	}
+}
+
+// pingSuspect pings once. An error that is not the agent's silence is a fault on this side.
+func (n *Node) pingSuspect(ctx context.Context, m *machine, answered chan<- struct{}, ourFault *atomic.Bool) {
+	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	defer cancel()
+	err := m.guest.Ping(ctx)
+	switch {
+	case err == nil:
+		select {
+		case answered <- struct{}{}:
+		default:
+		}
+	case !core.IsCode(err, core.CodeUnavailable) && !core.IsCode(err, core.CodeTimeout) && !core.IsCode(err, core.CodeCanceled):
+		ourFault.Store(true)
+		n.log.Warn("can't ping a sandbox", slog.String("sandbox_id", string(m.id)), slog.Any("err", err))
+	}
+}
+
+// isBusy reports whether a suspect has a reason to be slow, or may have: it computes, is short of memory, or its kernel
+// says nothing either.
+func (n *Node) isBusy(ctx context.Context, m *machine, w *silence) bool {
+	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+	defer cancel()
+	s, err := n.cfg.Runtime.Stats(ctx, m.id)
+	if err != nil || s.Processes < 0 {
+		return true
+	}
+	used := s.CPUSeconds - w.cpu
+	w.cpu = s.CPUSeconds
+	return used > busyCores*probeEvery.Seconds() ||
+		s.MemoryLimitBytes > 0 && float64(s.MemoryBytes) > busyMemory*float64(s.MemoryLimitBytes)
+}
+
+// silence measures how long a suspect has said nothing.
+type silence struct {
+	// since is when it was last known to have a chance to answer, quiet since when it has had nothing else to do, last the tick before.
+	since, quiet, last time.Time
+	// cpu is the processor time that it had used at the last tick, in seconds.
+	cpu float64
+}
+
+func newSilence(now time.Time) *silence { return &silence{since: now, quiet: now, last: now} }
+
+// tick adds what has passed since the last one. It reports how long the silence has lasted and whether that is too long. A tick
+// that comes far too late, after the host slept or stood still, begins anew: nobody could have answered meanwhile.
+func (w *silence) tick(now time.Time, busy, ourFault bool) (time.Duration, bool) {
+	late := now.Sub(w.last) > 2*probeEvery+statsTimeout
+	w.last = now
+	if late || ourFault {
+		w.since, w.quiet = now, now
+		return 0, false
+	}
+	if busy {
+		w.quiet = now
+	}
+	silent := now.Sub(w.since)
+	return silent, silent >= silentLimit || now.Sub(w.quiet) >= quietLimit
+}

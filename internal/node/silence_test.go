@@ -1,0 +1,227 @@
+package node_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/runtime"
+	runtimefake "shoal/internal/runtime/fake"
+)
+
+// probeStep is how far apart the looks at a suspect are.
+const probeStep = 10 * time.Second
+
+// stopAgents makes every agent silent, as kill -STOP 1 does: connections are made and nobody serves them. The returned function lets
+// them go on.
+func (h *host) stopAgents(t *testing.T) (resume func()) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	stopped := make(chan struct{})
+	h.stopped = stopped
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.stopped = nil
+		close(stopped)
+	}
+}
+
+// callInVain makes one call that gets no answer. A connection that was served before the stop still is: none is left.
+func (s *server) callInVain(t *testing.T, id core.SandboxID) {
+	t.Helper()
+	g, err := s.Guest(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := g.Ping(ctx); !core.IsCode(err, core.CodeTimeout) {
+		t.Fatalf("ping: %v, want timeout", err)
+	}
+}
+
+// startSilent opens a server whose one sandbox, adopted by it, does not answer.
+func startSilent(t *testing.T) (s *server, spec core.NodeSpec, resume func()) {
+	t.Helper()
+	s = start(t)
+	spec = s.create(t)
+	s = s.restart() // without the connections of the create
+	s.sweep(t, known(spec.Sandbox))
+	return s, spec, s.host.stopAgents(t)
+}
+
+// TestSilence: a sandbox whose agent has not said anything for a minute has failed, and its files are kept until a delete.
+func TestSilence(t *testing.T) {
+	s, spec, _ := startSilent(t)
+	s.callInVain(t, spec.Sandbox)
+	for range 5 {
+		s.host.clock.advance(t, probeStep)
+	}
+	if !s.running(spec.Sandbox) {
+		t.Fatal("ended before a minute had passed")
+	}
+	s.host.clock.advance(t, probeStep)
+	e := s.exit(t)
+	if e.Sandbox != spec.Sandbox || e.Incarnation != spec.Incarnation || !strings.Contains(e.Reason, "stopped answering") {
+		t.Errorf("exit %+v", e)
+	}
+	if got, want := s.trace(t), (trace{trees: string(spec.Sandbox), journal: string(spec.Sandbox)}); got != want {
+		t.Errorf("left %+v, want %+v", got, want)
+	}
+	if _, err := s.Guest(spec.Sandbox); !core.IsCode(err, core.CodeUnavailable) {
+		t.Errorf("guest: %v, want unavailable", err)
+	}
+	if err := s.Delete(t.Context(), spec.Sandbox); err != nil {
+		t.Fatal(err)
+	}
+	s.wantNothing(t)
+	if left := s.exitsLeft(); len(left) != 0 {
+		t.Errorf("told again: %v", left)
+	}
+}
+
+// running reports whether the node still counts the sandbox among the living.
+func (s *server) running(id core.SandboxID) bool {
+	_, err := s.Guest(id)
+	return err == nil
+}
+
+// TestSilenceEnds: an answer at any time clears the suspicion, and the next silence is a new one.
+func TestSilenceEnds(t *testing.T) {
+	s, spec, resume := startSilent(t)
+	for range 2 {
+		s.callInVain(t, spec.Sandbox)
+		for range 5 {
+			s.host.clock.advance(t, probeStep)
+		}
+		resume() // the pings that wait are answered now
+		s.awaitCalm(t)
+		if !s.reachable(t, spec.Sandbox) {
+			t.Fatal("not reachable after the silence")
+		}
+		s = s.restart()
+		s.sweep(t, known(spec.Sandbox))
+		resume = s.host.stopAgents(t)
+	}
+	resume()
+	if left := s.exitsLeft(); len(left) != 0 {
+		t.Errorf("ended: %v", left)
+	}
+}
+
+// awaitCalm waits until nobody is suspected: the one who waits for the next look at a suspect is gone, or stays for ever.
+func (s *server) awaitCalm(t *testing.T) {
+	t.Helper()
+	deadline := time.After(patience)
+	for s.Suspected() > 0 {
+		select {
+		case <-deadline:
+			t.Fatal("a suspicion is not cleared")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// TestSlowIsNotSilent: what has a reason to be slow is given five minutes; what this node could not do itself does not count.
+func TestSlowIsNotSilent(t *testing.T) {
+	cpu := 0.0
+	for name, busy := range map[string]func(*runtime.Stats){
+		"computes":              func(st *runtime.Stats) { cpu += 5; st.CPUSeconds = cpu },
+		"short of memory":       func(st *runtime.Stats) { st.MemoryBytes, st.MemoryLimitBytes = 62*mib, 64*mib },
+		"its kernel is silent":  func(st *runtime.Stats) { st.Processes = -1 },
+		"computes a little bit": func(st *runtime.Stats) { cpu += 0.25; st.CPUSeconds = cpu },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, spec, _ := startSilent(t)
+			s.host.world.SetStats(func(_ core.SandboxID, st *runtime.Stats) { busy(st) })
+			s.callInVain(t, spec.Sandbox)
+			for range 29 {
+				s.host.clock.advance(t, probeStep)
+			}
+			if !s.running(spec.Sandbox) {
+				t.Fatal("ended before five minutes had passed")
+			}
+			s.host.clock.advance(t, probeStep)
+			if e := s.exit(t); e.Sandbox != spec.Sandbox {
+				t.Errorf("exit %+v", e)
+			}
+		})
+	}
+}
+
+// TestSilenceAfterWork: once it has stopped computing, the minute begins.
+func TestSilenceAfterWork(t *testing.T) {
+	s, spec, _ := startSilent(t)
+	looks := 0
+	s.host.world.SetStats(func(_ core.SandboxID, st *runtime.Stats) {
+		looks = min(looks+1, 4) // the first before the first step
+		st.CPUSeconds = float64(looks)
+	})
+	s.callInVain(t, spec.Sandbox)
+	for range 3 + 5 {
+		s.host.clock.advance(t, probeStep)
+	}
+	if !s.running(spec.Sandbox) {
+		t.Fatal("ended less than a minute after it worked")
+	}
+	s.host.clock.advance(t, probeStep)
+	s.exit(t)
+}
+
+// TestNodeStoodStill: time in which this node slept, or could not ask, is no silence.
+func TestNodeStoodStill(t *testing.T) {
+	s, spec, resume := startSilent(t)
+	defer resume()
+	s.callInVain(t, spec.Sandbox)
+	for range 5 {
+		s.host.clock.advance(t, probeStep)
+	}
+	s.host.clock.advance(t, time.Hour-time.Minute)
+	s.host.clock.advance(t, probeStep)
+	if !s.running(spec.Sandbox) {
+		t.Fatal("ended after the host slept")
+	}
+	// Out of descriptors: nobody can be asked.
+	s.host.world.SetFault(runtimefake.MethodDial, func(context.Context, core.SandboxID) error {
+		return core.Errorf(core.CodeExhausted, "too many open files")
+	})
+	for range 40 {
+		s.host.clock.advance(t, probeStep)
+	}
+	if !s.running(spec.Sandbox) {
+		t.Fatal("ended for a fault of the node")
+	}
+}
+
+// TestUnsuspected: nobody is asked while calls are answered, and a delete ends a suspicion.
+func TestUnsuspected(t *testing.T) {
+	s := start(t)
+	spec := s.create(t)
+	if !s.reachable(t, spec.Sandbox) || s.Suspected() != 0 {
+		t.Fatalf("%d are suspected after an answer", s.Suspected())
+	}
+	if n := s.host.clock.waits(probeStep); n != 0 {
+		t.Errorf("%d wait for the next look at a sandbox that answers", n)
+	}
+	s, spec, _ = startSilent(t)
+	for range 3 {
+		s.callInVain(t, spec.Sandbox)
+	}
+	s.host.clock.advance(t, probeStep)
+	if n := s.Suspected(); n != 1 {
+		t.Errorf("%d are suspected, want 1", n)
+	}
+	if err := s.Delete(t.Context(), spec.Sandbox); err != nil {
+		t.Fatal(err)
+	}
+	s.host.clock.advance(t, probeStep)
+	s.awaitCalm(t)
+	s.wantNothing(t)
+	if left := s.exitsLeft(); len(left) != 0 {
+		t.Errorf("told of: %v", left)
+	}
+}

@@ -1,0 +1,48 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	shoal "shoal/sdk/go"
+	"shoal/test/harness"
+)
+
+// testSilentSandbox: a sandbox whose init root has stopped shows what it costs, and fails within two minutes of the first call
+// that it did not answer. One that is merely busy, and was called in vain too, goes on.
+func testSilentSandbox(t *testing.T, e env) {
+	silent, busy := e.sandbox(t, shoal.CreateSandboxRequest{}), e.sandbox(t, shoal.CreateSandboxRequest{})
+	bomb, err := e.Client.Execs(busy.ID).Start(ctx(t), shoal.ExecRequest{
+		Detach: true, Shell: "(while :; do :; done) & (while :; do :; done) & f() { while :; do f & done; }; f",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	impatient := func(id, script string) {
+		short, cancel := context.WithTimeout(ctx(t), 3*time.Second)
+		defer cancel()
+		_, _ = e.Client.Execs(id).Run(short, shoal.ExecRequest{Shell: script})
+	}
+	impatient(silent.ID, "kill -STOP 1") // whether the answer comes before the agent stops is open
+	impatient(silent.ID, "true")
+	if m, err := e.Client.Sandboxes().Metrics(ctx(t), silent.ID); err != nil || m.MemoryBytes == 0 || m.MemoryLimitBytes == 0 || m.PSSBytes == nil {
+		t.Errorf("metrics of the silent one: %+v, %v", m, err)
+	}
+	harness.Eventually(t, 2*time.Minute, "the silent sandbox has failed", func() error {
+		impatient(busy.ID, "sleep 100")
+		got, err := e.Client.Sandboxes().Get(ctx(t), silent.ID)
+		if err == nil && got.State != shoal.StateFailed {
+			err = fmt.Errorf("it is %s", got.State)
+		}
+		return err
+	})
+	e.wantFailed(t, silent.ID, "stopped answering")
+	if err := e.Client.Execs(busy.ID).Cancel(ctx(t), bomb.ID); err != nil {
+		t.Errorf("cancel in the busy one: %v", err)
+	}
+	if got := e.out(t, busy, "echo alive"); got != "alive\n" {
+		t.Errorf("the busy one says %q", got)
+	}
+}
