@@ -19,10 +19,11 @@ func doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Say whether this machine can run sandboxes, and how to mend what is wrong",
 		Long: `Look at everything that the server needs of this machine. For what is wrong it says what that costs and how to mend it.
+It changes nothing, and needs no server; as an ordinary user it can't look at everything. -o json prints the checks as JSON.
 
 The exit code is 0 if sandboxes can run here, with or without warnings, and 125 if not.`,
-		Example: "  shoal doctor\n  shoal doctor -o json",
-		Args:    cobra.NoArgs,
+		Example:     "  sudo shoal doctor\n  sudo shoal doctor -o json",
+		Annotations: offline(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(config.Sources{Environ: os.Environ(), Flags: cmd.Flags()})
 			if err != nil {
@@ -46,7 +47,7 @@ The exit code is 0 if sandboxes can run here, with or without warnings, and 125 
 			return err
 		},
 	}
-	config.AddFlags(cmd.Flags())
+	addSettings(cmd, []string{"data-dir", "runtime-owner-uid"}, nil)
 	return cmd
 }
 

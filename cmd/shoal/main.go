@@ -22,6 +22,15 @@ var (
 	commit  = "unknown"
 )
 
+// ownCommands are those that the command line can't have without the server.
+func ownCommands() []*cobra.Command {
+	list := []*cobra.Command{serveCommand(), configCommand(), doctorCommand(), uninstallCommand()}
+	for _, c := range list {
+		inWords(c)
+	}
+	return list
+}
+
 func main() {
 	gvisor.RunFace() // does not return in a sentry or gofer
 	if err := gvisor.KeepFirstThread(); err != nil {
@@ -30,7 +39,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := cli.Main(ctx, os.Args[1:], cli.Options{
 		Version: version, Commit: commit,
-		Extra: []*cobra.Command{serveCommand(), configCommand(), doctorCommand(), uninstallCommand()},
+		Extra: ownCommands(),
 	})
 	stop()
 	os.Exit(code)

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"shoal/internal/config"
-	"shoal/internal/core"
 	"shoal/internal/obs"
 )
 
@@ -16,14 +15,16 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server: API, control and node in one process",
-		Long: `Run the server. It needs root, keeps everything below its data directory, and writes an admin key there at first start.
+		Long: `Run the server until it is interrupted. It needs root, keeps everything below its data directory, and at its first start
+writes an admin key there and begins to make the templates. 'shoal doctor' says beforehand whether this machine is fit.
 
 Stopping it stops no sandbox: the next start takes them over. Settings come from the configuration file, then SHOAL_*
 variables, then flags; 'shoal config print' shows the result.`,
-		Example: `  shoal serve
-  shoal serve --data-dir /srv/shoal --listen 127.0.0.1:8701
-  SHOAL_LOG_LEVEL=debug shoal serve`,
-		Args: cobra.NoArgs,
+		Example: `  sudo shoal serve
+  sudo shoal serve --data-dir /srv/shoal --listen 127.0.0.1:8701
+  sudo SHOAL_LOG_LEVEL=debug shoal serve`,
+		Annotations: offline(),
+		SuggestFor:  []string{"server", "daemon"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(config.Sources{Environ: os.Environ(), Flags: cmd.Flags()})
 			if err != nil {
@@ -49,21 +50,25 @@ variables, then flags; 'shoal config print' shows the result.`,
 // configCommand shows and checks the configuration.
 func configCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "config",
+		Use:   "config COMMAND",
 		Short: "Show or check the server's configuration",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return core.Invalid("config", "say what: shoal config print or shoal config check")
-		},
+		Long: `Show or check the configuration that 'shoal serve' would have, given the same flags and variables here. All settings are in
+docs/reference/config.md.`,
+		Example:     "  shoal config print\n  shoal config check --config ./shoal.yaml",
+		Annotations: offline(),
+		SuggestFor:  []string{"settings", "configuration"},
+		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	load := func(cmd *cobra.Command) (*config.Config, error) {
 		return config.Load(config.Sources{Environ: os.Environ(), Flags: cmd.Flags()})
 	}
 	show := &cobra.Command{
-		Use:     "print",
-		Short:   "Print every setting with its value and where that comes from",
-		Example: "  shoal config print\n  shoal config print --config /etc/shoal/shoal.yaml",
-		Args:    cobra.NoArgs,
+		Use:   "print",
+		Short: "Print every setting with its value and where that comes from",
+		Long: `Print every setting with its value and where that comes from: the default, the file, a SHOAL_* variable or a flag. The
+output is YAML, and as such a configuration file.`,
+		Example:     "  shoal config print\n  shoal config print --config /etc/shoal/shoal.yaml",
+		Annotations: offline(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load(cmd)
 			if err != nil {
@@ -73,10 +78,12 @@ func configCommand() *cobra.Command {
 		},
 	}
 	check := &cobra.Command{
-		Use:     "check",
-		Short:   "Say whether the server would start with this configuration",
-		Example: "  shoal config check --config ./shoal.yaml",
-		Args:    cobra.NoArgs,
+		Use:   "check",
+		Short: "Say whether the server would start with this configuration",
+		Long: `Say whether the server would start with this configuration: everything that is wrong with it, a line each, with the line of
+the file. The exit code is 0 if nothing is, else 125.`,
+		Example:     "  shoal config check --config ./shoal.yaml",
+		Annotations: offline(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load(cmd)
 			if err != nil {

@@ -21,21 +21,26 @@ func uninstallCommand() *cobra.Command {
 	var deleteData, yes bool
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "End every sandbox and take the server's mounts, namespaces and cgroups off this machine",
-		Long: `End every sandbox of a stopped server, and remove its network, cgroups, mounts and loop device.
+		Short: "End every sandbox and take what the server made off this machine",
+		Long: `End every sandbox of a stopped server, and remove its network, cgroups, mounts and loop device. Needs root, and the data
+directory and cgroup parent that the server had. The program and its systemd unit stay: 'make uninstall' removes those.
 
 The data directory stays unless --delete-data is given: then templates, records and files of all tenants are deleted too,
 for good.`,
-		Example: `  shoal uninstall --yes
-  shoal uninstall --data-dir /srv/shoal --delete-data --yes`,
-		Args: cobra.NoArgs,
+		Example: `  sudo systemctl stop shoal && sudo shoal uninstall --yes
+  sudo shoal uninstall --data-dir /srv/shoal --delete-data --yes`,
+		Annotations: offline(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(config.Sources{Environ: os.Environ(), Flags: cmd.Flags()})
 			if err != nil {
 				return err
 			}
 			if !yes {
-				return core.Invalid("yes", "this ends all sandboxes under %s: say --yes if you mean it", cfg.DataDir)
+				also := ""
+				if deleteData {
+					also = " and deletes all that is in it"
+				}
+				return core.Invalid("yes", "this ends all sandboxes under %s%s: say --yes if you mean it", cfg.DataDir, also)
 			}
 			if err := uninstall(cmd, cfg, deleteData); err != nil {
 				return err
@@ -44,7 +49,9 @@ for good.`,
 			return err
 		},
 	}
-	config.AddFlags(cmd.Flags())
+	// The quiet ones are what openDrivers reads besides.
+	addSettings(cmd, []string{"data-dir", "runtime-cgroup-parent"},
+		[]string{"runtime-owner-uid", "pool-max-size", "pool-min-host-free", "log-level", "log-format"})
 	cmd.Flags().BoolVar(&deleteData, "delete-data", false, "also delete the data directory, for good")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
 	return cmd

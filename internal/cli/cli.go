@@ -63,6 +63,12 @@ func New(opts Options) *cobra.Command {
 	if a.getenv == nil {
 		a.getenv = os.Getenv
 	}
+	if a.version == "" {
+		a.version = "unknown"
+	}
+	if a.commit == "" {
+		a.commit = "unknown"
+	}
 	if dir := a.getenv("SHOAL_DATA_DIR"); dir != "" { // as the server has it
 		a.defaultDir = dir
 	}
@@ -72,7 +78,7 @@ func New(opts Options) *cobra.Command {
 // root assembles the command tree.
 func (a *app) root(extra []*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "shoal",
+		Use:   "shoal COMMAND",
 		Short: "Sandboxes for AI agents",
 		Long: `Shoal gives every AI agent a computer of its own: sandboxes in which code that nobody has read may run.
 
@@ -85,6 +91,8 @@ func (a *app) root(extra []*cobra.Command) *cobra.Command {
   shoal create --name lab --ttl 2h
   shoal exec lab -- uname -a
   shoal rm lab`,
+		Version:           a.version + " (" + a.commit + ")",
+		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
@@ -93,13 +101,13 @@ func (a *app) root(extra []*cobra.Command) *cobra.Command {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage(c, "%v", err)
-	})
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(printUsage)
+	root.SetHelpCommand(helpCommand())
 	p := root.PersistentFlags()
-	p.StringVarP(&a.output, "output", "o", outputTable, "how results are printed: table or json")
-	p.StringVar(&a.url, "url", "", "the server's address (default: SHOAL_URL, cli.json, then the data directory's)")
-	p.StringVar(&a.dataDir, "data-dir", "", "the data directory of a server on this machine, for its address and admin key (default "+defaultDataDir+")")
+	p.StringVarP(&a.output, "output", "o", outputTable, "`format` of results: table or json")
+	p.StringVar(&a.url, "url", "", "the server's `address`, such as http://127.0.0.1:8700 (default: SHOAL_URL, cli.json, then the data directory's)")
+	p.StringVar(&a.dataDir, "data-dir", "", "the data `directory` of a server on this machine, for its address and admin key (default: SHOAL_DATA_DIR, else "+defaultDataDir+")")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON}, cobra.ShellCompDirectiveNoFileComp))
 	_ = root.MarkPersistentFlagDirname("data-dir")
 
@@ -109,7 +117,7 @@ func (a *app) root(extra []*cobra.Command) *cobra.Command {
 		root.AddGroup(&g)
 	}
 	root.AddCommand(
-		a.runCommand(), a.createCommand(), a.lsCommand(), a.getCommand(), a.rmCommand(),
+		a.runCommand(), a.createCommand(), a.lsCommand(), a.getCommand(), a.setCommand(), a.rmCommand(),
 		a.execCommand(), a.shellCommand(), a.cpCommand(), a.logsCommand(), a.killCommand(),
 		a.templateCommand(), a.eventsCommand(), a.versionCommand(), a.completionCommand(), a.tourCommand(), a.referenceCommand(),
 	)
@@ -119,7 +127,6 @@ func (a *app) root(extra []*cobra.Command) *cobra.Command {
 		}
 		root.AddCommand(c)
 	}
-	root.SetHelpCommandGroupID(groupServer)
 	checkArguments(root)
 	return root
 }
@@ -130,30 +137,6 @@ const (
 	groupInside  = "inside"
 	groupServer  = "server"
 )
-
-// checkArguments makes every command answer wrong arguments as a usage error, and refuse an output format that it doesn't
-// know.
-func checkArguments(c *cobra.Command) {
-	if check := c.Args; check != nil {
-		c.Args = func(c *cobra.Command, args []string) error {
-			if err := check(c, args); err != nil {
-				return usage(c, "%v", err)
-			}
-			return nil
-		}
-	}
-	if run := c.RunE; run != nil {
-		c.RunE = func(c *cobra.Command, args []string) error {
-			if f := c.Flags().Lookup("output"); f != nil && f.Value.String() != outputTable && f.Value.String() != outputJSON {
-				return usage(c, "-o takes table or json, not %q", f.Value.String())
-			}
-			return run(c, args)
-		}
-	}
-	for _, sub := range c.Commands() {
-		checkArguments(sub)
-	}
-}
 
 // Main runs the command line with args and returns the exit code. The end of ctx interrupts a command. It prints the error, if any, in one plain line.
 func Main(ctx context.Context, args []string, opts Options) int {
@@ -169,9 +152,6 @@ func Main(ctx context.Context, args []string, opts Options) int {
 	}
 	// It may name a file of a sandbox's.
 	text := printableLines(strings.TrimRight(explain(err), "\n"))
-	if strings.HasPrefix(text, "unknown command") {
-		text += "\nTry 'shoal --help'."
-	}
 	fmt.Fprintf(root.ErrOrStderr(), "shoal: %s\n", text)
 	return exitCode(err)
 }

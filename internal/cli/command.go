@@ -26,13 +26,19 @@ type processFlags struct {
 
 // add declares the flags that both commands have.
 func (p *processFlags) add(c *cobra.Command) {
+	p.addCommon(c)
 	f := c.Flags()
-	f.StringArrayVarP(&p.env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to pass on our own; may be repeated")
-	f.StringVarP(&p.user, "user", "u", "", "who runs it: name or number, optionally :group (default: the template's user)")
-	f.StringVarP(&p.workdir, "workdir", "w", "", "absolute working directory (default: the template's)")
-	f.Var(&p.timeout, "timeout", "kill it and everything it started after so long, exit with 124")
-	f.BoolVarP(&p.stdin, "interactive", "i", false, "pass our input on")
+	f.Var(&p.timeout, "timeout", "kill it and everything it started after this `duration`, such as 90s; the exit code is 124 then")
+	f.BoolVarP(&p.stdin, "interactive", "i", false, "pass our input on (else its input is empty)")
 	f.BoolVarP(&p.tty, "tty", "t", false, "give it a terminal: ours")
+}
+
+// addCommon declares the flags that shell has too.
+func (p *processFlags) addCommon(c *cobra.Command) {
+	f := c.Flags()
+	f.StringArrayVarP(&p.env, "env", "e", nil, "environment variable `KEY=VALUE`, or KEY to pass on our own; may be repeated")
+	f.StringVarP(&p.user, "user", "u", "", "the `USER` who runs it: name or number, optionally :group (default: the template's)")
+	f.StringVarP(&p.workdir, "workdir", "w", "", "absolute working directory `PATH` (default: the template's)")
 }
 
 // request makes the API's request.
@@ -76,7 +82,7 @@ func (a *app) process(ctx context.Context, c *shoal.Client, sandbox string, p *p
 	if p.detach {
 		e, err := execs.Start(ctx, req)
 		if err != nil {
-			return startError(err)
+			return startError(withinSandbox(ctx, c, sandbox, err))
 		}
 		if a.json() {
 			return a.printJSON(e)
@@ -85,15 +91,16 @@ func (a *app) process(ctx context.Context, c *shoal.Client, sandbox string, p *p
 		return nil
 	}
 	if a.json() {
-		return a.collected(ctx, execs, p, req)
+		return a.collected(ctx, c, sandbox, p, req)
 	}
 	f := &follower{execs: execs, out: a.out, err: a.err, tty: req.Tty}
 	if req.StdinOpen {
 		f.in = a.in
 	}
+	restore := func() {}
 	if req.Tty {
-		restore, err := raw(a.in)
-		if err != nil {
+		var err error
+		if restore, err = raw(a.in); err != nil {
 			return err
 		}
 		defer restore()
@@ -105,20 +112,24 @@ func (a *app) process(ctx context.Context, c *shoal.Client, sandbox string, p *p
 	stream, err := execs.Stream(long, req)
 	release()
 	if err != nil {
-		return startError(err)
+		return startError(withinSandbox(ctx, c, sandbox, err))
 	}
 	e, err := f.run(long, stream)
-	if err != nil {
-		return err
+	restore() // Now: why a sandbox ended may take a moment to learn.
+	if f.sandbox != "" {
+		sandbox = f.sandbox // A name may be another's meanwhile.
 	}
-	return outcomeError(e)
+	if err != nil {
+		return brokenOff(ctx, c, sandbox, err)
+	}
+	return endError(ctx, c, sandbox, e)
 }
 
 // maxCollectedInput bounds the input of a process whose result is printed as one object: it travels in the request.
 const maxCollectedInput = 512 << 10
 
 // collected runs a process and prints its result as the API's object.
-func (a *app) collected(ctx context.Context, execs shoal.Execs, p *processFlags, req shoal.ExecRequest) error {
+func (a *app) collected(ctx context.Context, c *shoal.Client, sandbox string, p *processFlags, req shoal.ExecRequest) error {
 	if p.tty {
 		return errors.New("-t and -o json don't go together: a terminal's output is not a result")
 	}
@@ -139,12 +150,14 @@ func (a *app) collected(ctx context.Context, execs shoal.Execs, p *processFlags,
 			req.Stdin = text
 		}
 	}
-	r, err := execs.Run(ctx, req)
+	r, err := c.Execs(sandbox).Run(ctx, req)
 	if err != nil {
-		return startError(err)
+		return startError(withinSandbox(ctx, c, sandbox, err))
 	}
 	if err := a.printJSON(r); err != nil {
 		return err
 	}
-	return outcomeError(shoal.Exec{Outcome: r.Outcome, ExitCode: r.ExitCode, Signal: r.Signal, OutOfMemory: r.OutOfMemory})
+	return endError(ctx, c, sandbox, shoal.Exec{
+		Outcome: r.Outcome, ExitCode: r.ExitCode, Signal: r.Signal, OutOfMemory: r.OutOfMemory,
+	})
 }

@@ -13,13 +13,12 @@ func (a *app) completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "completion bash|zsh|fish",
 		Short:   "Print a script that completes commands in your shell",
-		GroupID: groupServer,
+		GroupID: groupServer, Annotations: map[string]string{Offline: ""},
 		Long: `Print a script that lets your shell complete commands, flags, and the names of sandboxes, execs and templates, which it
 asks the server for.`,
 		Example: `  source <(shoal completion bash)
   shoal completion zsh >"${fpath[1]}/_shoal"
   shoal completion fish >~/.config/fish/completions/shoal.fish`,
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(c *cobra.Command, args []string) error {
 			switch args[0] {

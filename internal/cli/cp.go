@@ -12,21 +12,23 @@ const stdio = "-"
 
 func (a *app) cpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "cp SRC DST",
-		Short:   "Copy files and directories into, out of or between sandboxes",
-		GroupID: groupInside,
+		Use:        "cp SRC DST",
+		Short:      "Copy files and directories into, out of or between sandboxes",
+		GroupID:    groupInside,
+		SuggestFor: []string{"copy", "put", "upload", "download", "push", "pull"},
 		Long: `Copy a file or a directory with all that is in it. SANDBOX:/PATH is a path in a sandbox, - is our input or output, and
 anything else is a path here; write ./a:b for a name with a colon.
 
-If DST is a directory, or ends with /, the copy gets SRC's name in it. A file appears whole or not at all. Permission bits
-are kept; owners are the template's user in a sandbox and you here. Symbolic links inside a directory are left out, and
-named; a link that is SRC itself is followed here and not in a sandbox.`,
+If DST is a directory, or ends with /, the copy gets SRC's name in it. Missing directories above DST are made in a sandbox;
+here only DST itself is. A file appears whole or not at all. Permission bits are kept; owners are the template's user in
+a sandbox and you here. Symbolic links inside a directory are left out and named, of 10 or more the first few; a link
+that is SRC itself is followed here and not in a sandbox. To keep links and owners copy an archive: see the examples.`,
 		Example: `  shoal cp data.csv lab:/tmp/
   shoal cp lab:/tmp/out ./results
-  tar c src | shoal cp - lab:/tmp/src.tar
+  tar c src | shoal exec -i lab -- tar x -C /tmp
+  shoal cp - lab:/tmp/hello.txt <hello.txt
   shoal cp lab:/var/log/dpkg.log - | tail
   shoal cp lab:/data other:/data`,
-		Args: cobra.ExactArgs(2),
 		ValidArgsFunction: func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 1 || strings.Contains(typed, "/") {
 				return nil, cobra.ShellCompDirectiveDefault

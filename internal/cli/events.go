@@ -20,14 +20,13 @@ func (a *app) eventsCommand() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:     "events [SANDBOX]",
-		Short:   "Show what happened",
+		Short:   "Show what happened to sandboxes",
 		GroupID: groupServer,
 		Long: `Show what happened to your sandboxes, or to one of them, oldest first, as far as it is kept. -f goes on as things happen.
 With -o json each line is one event.`,
 		Example: `  shoal events
   shoal events -f lab
   shoal events --after 41 -o json`,
-		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
@@ -38,14 +37,19 @@ With -o json each line is one event.`,
 			if len(args) > 0 {
 				o.Sandbox = args[0]
 			}
+			show := a.listEvents
 			if follow {
-				return a.followEvents(c.Context(), client, o)
+				show = a.followEvents
 			}
-			return a.listEvents(c.Context(), client, o)
+			err = show(c.Context(), client, o)
+			if o.Sandbox != "" {
+				err = withinSandbox(c.Context(), client, o.Sandbox, err)
+			}
+			return err
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on as things happen")
-	c.Flags().Int64Var(&after, "after", 0, "only events after this number")
+	c.Flags().Int64Var(&after, "after", 0, "only events after this `NUMBER`, the first column")
 	return c
 }
 

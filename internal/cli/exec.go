@@ -1,16 +1,20 @@
 package cli
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 )
 
 func (a *app) execCommand() *cobra.Command {
 	var p processFlags
 	c := &cobra.Command{
-		Use:     "exec [flags] SANDBOX -- CMD [ARG…]",
-		Short:   "Run a process in a sandbox",
-		GroupID: groupInside,
-		Long: `Run a process in a sandbox and pass its output on.
+		Use:        "exec [flags] SANDBOX -- CMD [ARG…]",
+		Short:      "Run a process in a sandbox",
+		GroupID:    groupInside,
+		SuggestFor: []string{"execute"},
+		Long: `Run a process in a sandbox and pass its output on. CMD is a program and not a line for a shell: for pipes and variables say
+sh -c '…'. Its input is empty unless -i passes ours on. Flags of exec come before SANDBOX.
 
 The exit code is the process's own. Otherwise: 124 it ran into --timeout, 125 its end isn't known or the command itself
 failed, 126 the program isn't executable, 127 it isn't there, 128+n signal n ended it.
@@ -23,7 +27,6 @@ meanwhile, output goes on where it broke off.`,
   shoal exec --timeout 30s -e DEBUG=1 -w /tmp lab -- ./build.sh
   id=$(shoal exec -d lab -- python3 -m http.server); shoal logs -f lab $id
   shoal exec -o json lab -- uname -r`,
-		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if p.detach && (p.stdin || p.tty) {
@@ -60,15 +63,15 @@ const loginShell = `if command -v bash >/dev/null 2>&1; then exec bash -l; else 
 func (a *app) shellCommand() *cobra.Command {
 	var p processFlags
 	c := &cobra.Command{
-		Use:     "shell SANDBOX",
-		Short:   "Open a shell in a sandbox",
-		GroupID: groupInside,
+		Use:        "shell SANDBOX",
+		Short:      "Open a shell in a sandbox",
+		GroupID:    groupInside,
+		SuggestFor: []string{"ssh", "enter", "sh", "login"},
 		Long: `Open a shell in a sandbox: bash if it is there, else sh. On a terminal everything you type goes to the shell, also
 Ctrl-C; leave it with Ctrl-D or exit. Without a terminal the shell reads its script from our input.`,
 		Example: `  shoal shell lab
   shoal shell -u root lab
   shoal shell lab <setup.sh`,
-		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if a.json() {
@@ -88,10 +91,7 @@ Ctrl-C; leave it with Ctrl-D or exit. Without a terminal the shell reads its scr
 			return a.process(c.Context(), client, args[0], &p, req)
 		},
 	}
-	f := c.Flags()
-	f.StringArrayVarP(&p.env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to pass on our own; may be repeated")
-	f.StringVarP(&p.user, "user", "u", "", "who runs it: name or number, optionally :group (default: the template's user)")
-	f.StringVarP(&p.workdir, "workdir", "w", "", "absolute working directory (default: the template's)")
+	p.addCommon(c)
 	return c
 }
 
@@ -101,11 +101,11 @@ func (a *app) killCommand() *cobra.Command {
 		Use:     "kill SANDBOX EXEC…",
 		Short:   "End processes in a sandbox",
 		GroupID: groupInside,
-		Long: `End execs with everything that they started. Without --signal they are killed at once and their outcome is canceled;
-with it they get the signal and may react to it. 'shoal logs --list SANDBOX' lists execs.`,
+		Long: `End execs, which are processes that run, exec or shell started, with everything that they started themselves. Without
+--signal they are killed at once and their outcome is canceled; with it they get the signal and may react to it.
+'shoal logs --list SANDBOX' lists them.`,
 		Example: `  shoal kill lab e4r5t6y7u8i9o0p1a2s3df
   shoal kill -s TERM lab e4r5t6y7u8i9o0p1a2s3df`,
-		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: a.complete().execs(),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
@@ -114,13 +114,14 @@ with it they get the signal and may react to it. 'shoal logs --list SANDBOX' lis
 			}
 			execs := client.Execs(args[0])
 			return each(args[1:], func(id string) error {
-				if signal == "" {
-					return execs.Cancel(c.Context(), id)
+				end := execs.Cancel
+				if signal != "" {
+					end = func(ctx context.Context, id string) error { return execs.Signal(ctx, id, signalName(signal)) }
 				}
-				return execs.Signal(c.Context(), id, signalName(signal))
+				return withinSandbox(c.Context(), client, args[0], end(c.Context(), id))
 			})
 		},
 	}
-	c.Flags().StringVarP(&signal, "signal", "s", "", "the signal to send, such as TERM (default: kill)")
+	c.Flags().StringVarP(&signal, "signal", "s", "", "the `SIGNAL` to send, such as TERM (default: none, they are killed)")
 	return c
 }

@@ -78,16 +78,13 @@ func outcomeError(e shoal.Exec) error {
 		if *e.ExitCode == 0 {
 			return nil
 		}
-		return &exitError{code: *e.ExitCode}
+		return &exitError{*e.ExitCode, memoryError(e)}
 	case api.OutcomeSignaled:
 		n := unix.SignalNum(signalName(e.Signal))
 		if n == 0 {
 			return &exitError{exitOurs, fmt.Errorf("the process was ended by %s", e.Signal)}
 		}
-		if e.OutOfMemory {
-			return &exitError{exitSignal + int(n), errors.New("the process was killed because the sandbox had used up its memory")}
-		}
-		return &exitError{code: exitSignal + int(n)}
+		return &exitError{exitSignal + int(n), memoryError(e)}
 	case api.OutcomeTimeout:
 		return &exitError{exitTimeout, errors.New("the process ran into its timeout and was killed")}
 	case api.OutcomeCanceled:
@@ -96,6 +93,17 @@ func outcomeError(e shoal.Exec) error {
 		return &exitError{exitOurs, errors.New("the sandbox went away before the process's end could be learned")}
 	}
 	return &exitError{exitOurs, fmt.Errorf("the server reports an outcome that this program doesn't know: %q", string(e.Outcome))}
+}
+
+// memoryError says that memory ran out, which the process's own code doesn't; nil if it did not.
+func memoryError(e shoal.Exec) error {
+	switch {
+	case !e.OutOfMemory:
+		return nil
+	case e.Outcome == api.OutcomeSignaled:
+		return errors.New("the process was killed because the sandbox had used up its memory")
+	}
+	return errors.New("the sandbox had used up its memory, and something that the process started was killed")
 }
 
 // signalName completes a signal's name: "term" and "SIGTERM" are the same.
@@ -125,6 +133,10 @@ func startError(err error) error {
 
 // explain says an error in words for a person, with what to do.
 func explain(err error) string {
+	var missing *missingSandbox
+	if errors.As(err, &missing) {
+		return missing.Error()
+	}
 	var e *shoal.Error
 	if !errors.As(err, &e) {
 		if errors.Is(err, context.Canceled) {

@@ -34,8 +34,8 @@ type follower struct {
 	mu     sync.Mutex // guards stream, which is replaced when the connection breaks
 	stream shoal.ExecStream
 
-	id     string
-	offset int64 // the end of what was printed
+	id, sandbox string
+	offset      int64 // the end of what was printed
 	// owns says that the process is ours, so that it is told when nobody reads its output any more.
 	owns bool
 	// until ends the following once so much was printed; nil means the process's end.
@@ -95,7 +95,7 @@ func (f *follower) receive(ctx context.Context) (shoal.Exec, error) {
 		}
 		switch m.Type {
 		case api.ExecMessageTypeStarted:
-			f.id = m.Exec.ID
+			f.id, f.sandbox = m.Exec.ID, m.Exec.SandboxID
 		case api.ExecMessageTypeStdout:
 			err = f.print(f.out, m)
 		case api.ExecMessageTypeStderr:

@@ -18,15 +18,16 @@ import (
 func (a *app) logsCommand() *cobra.Command {
 	var follow, list bool
 	c := &cobra.Command{
-		Use:     "logs SANDBOX [EXEC]",
-		Short:   "Show what a process has printed",
-		GroupID: groupInside,
-		Long: `Show the output of an exec that is still kept: the newest part, if there was much. Without EXEC that of the exec that
-was started last. -f goes on until the process ends. --list shows a sandbox's execs instead.`,
+		Use:        "logs SANDBOX [EXEC]",
+		Short:      "Show what a process has printed",
+		GroupID:    groupInside,
+		SuggestFor: []string{"attach", "output", "execs"},
+		Long: `Show the output of an exec, which is a process that run, exec or shell started, as far as it is kept: the newest part, if
+there was much. Without EXEC it is the one that was started last. -f goes on until the process ends. --list shows a
+sandbox's execs and how they ended instead.`,
 		Example: `  shoal logs lab
   shoal logs -f lab e4r5t6y7u8i9o0p1a2s3df
   shoal logs --list lab`,
-		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: a.complete().execs(),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
@@ -38,7 +39,7 @@ was started last. -f goes on until the process ends. --list shows a sandbox's ex
 				if len(args) > 1 || follow {
 					return usage(c, "--list takes a sandbox only")
 				}
-				return a.listExecs(c.Context(), execs)
+				return withinSandbox(c.Context(), client, args[0], a.listExecs(c.Context(), execs))
 			}
 			if a.json() {
 				return usage(c, "output is bytes and not printed as json: use --list, or the API's attach")
@@ -47,7 +48,7 @@ was started last. -f goes on until the process ends. --list shows a sandbox's ex
 			if len(args) > 1 {
 				id = args[1]
 			}
-			return a.logs(c.Context(), execs, id, follow)
+			return withinSandbox(c.Context(), client, args[0], a.logs(c.Context(), execs, id, follow))
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the process ends")
@@ -73,7 +74,11 @@ func printExecs(out io.Writer, now time.Time, list []shoal.Exec) error {
 	t := newTable(out, "ID", "STATE", "AGE", "PROCESSES", "OUTPUT", "COMMAND")
 	for _, e := range list {
 		command := strings.Join(e.Cmd, " ")
-		if e.Shell != "" {
+		switch e.Shell {
+		case "":
+		case loginShell:
+			command = "(shell)" // What was typed to start it, not the script that finds one.
+		default:
 			command = e.Shell
 		}
 		if r := []rune(command); len(r) > 60 {

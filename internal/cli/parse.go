@@ -23,6 +23,14 @@ func (b *byteSize) String() string {
 // Type names the value in the help.
 func (b *byteSize) Type() string { return "size" }
 
+// bytes is what the API takes; nil if the flag wasn't given.
+func (b *byteSize) bytes() *int64 {
+	if *b == 0 {
+		return nil
+	}
+	return new(int64(*b))
+}
+
 // Set reads a number with an optional unit K, M, G or T.
 func (b *byteSize) Set(s string) error {
 	number := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(s), "B"), "I")
@@ -33,10 +41,22 @@ func (b *byteSize) Set(s string) error {
 	}
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(v > 0) || math.IsInf(v, 0) || v*float64(int64(1)<<shift) >= math.MaxInt64 {
-		return errors.New("a size is a number and a unit, such as 512M or 4G")
+		return errors.New("a size is a number above 0 and a unit, such as 512M or 4G")
 	}
 	*b = byteSize(v * float64(int64(1)<<shift))
 	return nil
+}
+
+// diskLimit is a size that people try to switch off with 0, which is the operator's to say.
+type diskLimit struct{ byteSize }
+
+// Set reads a size and says what 0 would need.
+func (d *diskLimit) Set(s string) error {
+	if n, err := strconv.ParseFloat(strings.TrimRight(strings.ToUpper(s), "KMGTIB"), 64); err == nil && n == 0 {
+		return errors.New("a limit is at least 16M. Without --disk the server's default holds; only there, in its setting sandbox.disk, " +
+			"0 means no limit")
+	}
+	return d.byteSize.Set(s)
 }
 
 // lifetime is a flag such as 30m, 2h or 7d.
@@ -53,6 +73,14 @@ func (l *lifetime) String() string {
 // Type names the value in the help.
 func (l *lifetime) Type() string { return "duration" }
 
+// seconds is what the API takes, at least one; nil if the flag wasn't given.
+func (l *lifetime) seconds() *int64 {
+	if *l == 0 {
+		return nil
+	}
+	return new(max(1, int64(time.Duration(*l).Seconds())))
+}
+
 // Set reads a duration; d stands for 24 hours.
 func (l *lifetime) Set(s string) error {
 	scale := int64(1)
@@ -62,7 +90,7 @@ func (l *lifetime) Set(s string) error {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 || int64(d) > math.MaxInt64/scale {
-		return errors.New("a duration is a number and a unit, such as 90s, 30m, 2h or 7d")
+		return errors.New("a duration is a number above 0 and a unit, such as 90s, 30m, 2h or 7d")
 	}
 	*l = lifetime(int64(d) * scale)
 	return nil

@@ -14,8 +14,7 @@ func (a *app) referenceCommand() *cobra.Command {
 		Short:   "Print the reference of all commands as Markdown",
 		Long:    "Print the reference of all commands as Markdown.",
 		Example: "  shoal reference >docs/reference/cli.md",
-		Hidden:  true,
-		Args:    cobra.NoArgs,
+		Hidden:  true, Annotations: map[string]string{Offline: ""},
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(a.out, Reference(c.Root()))
 			return err
@@ -52,7 +51,7 @@ func Section(c *cobra.Command) string {
 	}
 	c.InitDefaultHelpFlag()
 	fmt.Fprintf(&b, "%s\n\n", prose(text))
-	fmt.Fprintf(&b, "    %s\n\n", c.UseLine())
+	fmt.Fprintf(&b, "    %s\n\n", usageLine(c))
 	if len(c.Aliases) > 0 {
 		fmt.Fprintf(&b, "Also: %s.\n\n", strings.Join(c.Aliases, ", "))
 	}

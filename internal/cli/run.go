@@ -53,7 +53,6 @@ The exit code is the command's own. Otherwise: 124 it ran into --timeout, 125 it
   shoal run --timeout 10s -- sh -c 'while :; do :; done'; echo $?
   cat job.sh | shoal run -i --template base -- sh
   shoal run --out result.json:- -- ./job >result.json`,
-		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			req, err := s.request()
 			var exec shoal.ExecRequest
@@ -85,8 +84,8 @@ The exit code is the command's own. Otherwise: 124 it ran into --timeout, 125 it
 	}
 	s.add(a, c)
 	p.add(c)
-	c.Flags().StringArrayVar(&in, "in", nil, "FILE[:PATH]: copy a file or directory in first; may be repeated")
-	c.Flags().StringArrayVar(&out, "out", nil, "PATH[:FILE]: copy a file or directory out afterwards; may be repeated")
+	c.Flags().StringArrayVar(&in, "in", nil, "copy a file or directory in first, `FILE[:PATH]`; may be repeated")
+	c.Flags().StringArrayVar(&out, "out", nil, "copy a file or directory out afterwards, `PATH[:FILE]`; may be repeated")
 	c.Flags().SetInterspersed(false)
 	return c
 }

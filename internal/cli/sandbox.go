@@ -19,9 +19,10 @@ import (
 
 // sandboxFlags say what sandbox is made: the flags that run and create share.
 type sandboxFlags struct {
-	template     string
-	vcpus        float64
-	memory, disk byteSize
+	template string
+	vcpus    float64
+	memory   byteSize
+	disk     diskLimit
 	// given reports whether a flag was given.
 	given func(flag string) bool
 }
@@ -29,10 +30,10 @@ type sandboxFlags struct {
 func (s *sandboxFlags) add(a *app, c *cobra.Command) {
 	f := c.Flags()
 	s.given = f.Changed
-	f.StringVar(&s.template, "template", "", "what it starts from (default: the server's, minimal)")
-	f.Float64Var(&s.vcpus, "vcpus", 0, "limit of processor time in cores, such as 0.5 (default: the server's)")
-	f.Var(&s.memory, "memory", "limit of memory, such as 512M (default: the server's)")
-	f.Var(&s.disk, "disk", "limit of what it writes, such as 4G (default: the server's)")
+	f.StringVar(&s.template, "template", "", "the `TEMPLATE` it starts from: see 'shoal template ls' (default minimal)")
+	f.Float64Var(&s.vcpus, "vcpus", 0, "limit of processor time in `CORES`, such as 0.5 or 2 (default: the server's, 1 unless configured)")
+	f.Var(&s.memory, "memory", "limit of memory, such as 512M or 4G (default: the server's, 512M unless configured)")
+	f.Var(&s.disk, "disk", "limit of what it writes to its disk, such as 4G (default: the server's, 4G or no limit)")
 	_ = c.RegisterFlagCompletionFunc("template", a.complete().templates)
 }
 
@@ -44,14 +45,7 @@ func (s *sandboxFlags) request() (shoal.CreateSandboxRequest, error) {
 		}
 		req.VCPUs = &s.vcpus
 	}
-	if s.memory > 0 {
-		n := int64(s.memory)
-		req.MemoryBytes = &n
-	}
-	if s.disk > 0 {
-		n := int64(s.disk)
-		req.DiskBytes = &n
-	}
+	req.MemoryBytes, req.DiskBytes = s.memory.bytes(), s.disk.bytes()
 	return req, nil
 }
 
@@ -63,17 +57,20 @@ func (a *app) createCommand() *cobra.Command {
 		ttl         lifetime
 	)
 	c := &cobra.Command{
-		Use:     "create",
-		Short:   "Make a sandbox and print its id",
-		GroupID: groupSandbox,
-		Long: `Make a sandbox that goes on until it is deleted or its ttl passes (1 h unless --ttl or --persistent say otherwise).
-It is answered when processes can be started in it. If its template is still being built, this waits and shows how far
-that is.`,
+		Use:        "create",
+		Short:      "Make a sandbox and print its id",
+		GroupID:    groupSandbox,
+		SuggestFor: []string{"new", "add", "up", "launch", "start"},
+		Long: `Make a sandbox that goes on until it is deleted or its ttl passes, and print its id. The ttl is 1 h unless --ttl says
+otherwise or the server is configured so; a persistent sandbox has none unless --ttl is given too. 'shoal set' changes it.
+
+It is answered when processes can be started in the sandbox. If its template is still being made, this waits and shows how
+far that is. Commands take the name or the id; a name is lower-case letters, digits and -, and can be used again once its
+sandbox is deleted.`,
 		Example: `  shoal create
   shoal create --name lab --template base --ttl 8h --memory 2G --vcpus 2
   shoal create --persistent --name notes -e LANG=C.UTF-8 --label team=data
   id=$(shoal create) && shoal exec $id -- id`,
-		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := s.request()
 			if err == nil {
@@ -85,11 +82,7 @@ that is.`,
 			if err != nil {
 				return usage(c, "%v", err)
 			}
-			r.Name, r.Persistent = req.Name, req.Persistent
-			if ttl > 0 {
-				seconds := max(1, int64(time.Duration(ttl).Seconds()))
-				r.TTLSeconds = &seconds
-			}
+			r.Name, r.Persistent, r.TTLSeconds = req.Name, req.Persistent, ttl.seconds()
 			client, err := a.client()
 			if err != nil {
 				return err
@@ -107,11 +100,11 @@ that is.`,
 	}
 	s.add(a, c)
 	f := c.Flags()
-	f.StringVar(&req.Name, "name", "", "a name of your own, to use instead of the id")
-	f.BoolVar(&req.Persistent, "persistent", false, "keep it until it is deleted")
-	f.Var(&ttl, "ttl", "delete it after so long, such as 30m, 2h or 7d")
-	f.StringArrayVarP(&env, "env", "e", nil, "environment variable of all its processes, KEY=VALUE, or KEY to pass on our own")
-	f.StringArrayVar(&labels, "label", nil, "label KEY=VALUE to find it by; may be repeated")
+	f.StringVar(&req.Name, "name", "", "a `NAME` of your own, to use instead of the id")
+	f.BoolVar(&req.Persistent, "persistent", false, "keep it until it is deleted: no ttl")
+	f.Var(&ttl, "ttl", "delete it after this `duration`, such as 30m, 2h or 7d (default: the server's, 1h unless configured)")
+	f.StringArrayVarP(&env, "env", "e", nil, "environment variable of all its processes, `KEY=VALUE`, or KEY to pass on our own; may be repeated")
+	f.StringArrayVar(&labels, "label", nil, "label `KEY=VALUE` to find it by; may be repeated")
 	return c
 }
 
@@ -168,14 +161,15 @@ func (a *app) lsCommand() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
-		Short:   "List sandboxes",
-		GroupID: groupSandbox,
-		Long:    `List sandboxes, newest first.`,
+		Short:      "List sandboxes",
+		GroupID:    groupSandbox,
+		SuggestFor: []string{"ps"},
+		Long: `List sandboxes, newest first. Those that have failed stay until they are deleted: 'shoal get' says why they have. Deleted
+ones are shown with -a, for as long as the server remembers them.`,
 		Example: `  shoal ls
   shoal ls --label team=data --state running
   shoal ls -q | xargs -r shoal rm
   shoal ls -o json | jq '.[].id'`,
-		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			want, err := pairs(labels, "--label", nil)
 			if err != nil {
@@ -211,8 +205,8 @@ func (a *app) lsCommand() *cobra.Command {
 	f := c.Flags()
 	f.BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	f.BoolVarP(&deleted, "all", "a", false, "also those that are deleted and not yet forgotten")
-	f.StringArrayVar(&states, "state", nil, "only those in this state; may be repeated")
-	f.StringArrayVar(&labels, "label", nil, "only those with this label, KEY=VALUE; may be repeated")
+	f.StringArrayVar(&states, "state", nil, "only those in this `STATE`, such as running or failed; may be repeated")
+	f.StringArrayVar(&labels, "label", nil, "only those with this label, `KEY=VALUE`; may be repeated")
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(
 		[]string{"creating", "running", "frozen", "standby", "hibernated", "stopped", "failed", "deleted"},
 		cobra.ShellCompDirectiveNoFileComp))
@@ -247,14 +241,14 @@ type sandboxDetails struct {
 
 func (a *app) getCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "get SANDBOX",
-		Short:   "Show a sandbox and what it uses",
-		GroupID: groupSandbox,
-		Long: `Show all that is known of a sandbox and, if it runs, what it uses now. With -o json that is the API's object with its
+		Use:        "get SANDBOX",
+		Short:      "Show a sandbox and what it uses",
+		GroupID:    groupSandbox,
+		SuggestFor: []string{"show", "describe", "inspect", "info", "status"},
+		Long: `Show all that is known of a sandbox, also why it failed if it did, and, if it runs, what it uses now. With -o json that is the API's object with its
 metrics beside it.`,
 		Example: `  shoal get lab
   shoal get -o json lab | jq .metrics.memory_bytes`,
-		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
@@ -263,7 +257,7 @@ metrics beside it.`,
 			}
 			d := sandboxDetails{}
 			if d.Sandbox, err = client.Sandboxes().Get(c.Context(), args[0]); err != nil {
-				return err
+				return aboutSandbox(args[0], err)
 			}
 			if d.State == api.SandboxStateRunning {
 				if d.Metrics, err = metricsIfAny(c.Context(), client, d.ID); err != nil {
@@ -352,12 +346,13 @@ func (a *app) rmCommand() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use: "rm SANDBOX…", Aliases: []string{"delete"},
-		Short:   "Delete sandboxes",
-		GroupID: groupSandbox,
-		Long:    `Delete sandboxes with all that is in them, whatever state they are in. There is no way back.`,
+		Short:      "Delete sandboxes",
+		GroupID:    groupSandbox,
+		SuggestFor: []string{"remove", "destroy", "stop", "down"},
+		Long: `Delete sandboxes with all that is in them, whatever state they are in. There is no way back. If one of several isn't
+there, the others are deleted all the same and the exit code is 125; with -f it is 0.`,
 		Example: `  shoal rm lab
   shoal ls -q --label team=data | xargs -r shoal rm`,
-		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.complete().sandboxes(-1),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
@@ -369,7 +364,7 @@ func (a *app) rmCommand() *cobra.Command {
 				if force && shoal.ErrorCode(err) == shoal.CodeNotFound {
 					return nil
 				}
-				return err
+				return aboutSandbox(ref, err)
 			})
 		},
 	}
@@ -386,6 +381,8 @@ func each(items []string, do func(string) error) error {
 		case err == nil:
 		case unreachable(err) != "" || len(items) == 1:
 			return err
+		case errors.As(err, new(*missingSandbox)):
+			failed = append(failed, err) // It names the sandbox.
 		default:
 			failed = append(failed, fmt.Errorf("%s: %s", item, explain(err)))
 		}

@@ -13,13 +13,13 @@ import (
 
 func (a *app) templateCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "template",
-		Short:   "Look at what sandboxes start from",
-		GroupID: groupServer,
-		Long:    `Look at templates: what sandboxes start from. A server makes minimal and base at its first start.`,
+		Use:        "template COMMAND",
+		Short:      "Look at what sandboxes start from",
+		GroupID:    groupServer,
+		SuggestFor: []string{"templates", "image", "images"},
+		Long:       `Look at templates: what sandboxes start from. A server makes minimal and base at its first start.`,
 		Example: `  shoal template ls
   shoal template get base -o json | jq -r '.packages[].name'`,
-		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(&cobra.Command{
@@ -27,7 +27,6 @@ func (a *app) templateCommand() *cobra.Command {
 		Short:   "List templates",
 		Long:    `List the templates that you may start sandboxes from, and how far those are that are being made.`,
 		Example: `  shoal template ls`,
-		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			client, err := a.client()
 			if err != nil {
@@ -50,7 +49,6 @@ func (a *app) templateCommand() *cobra.Command {
 		Short:             "Show a template",
 		Long:              `Show a template: where it comes from, its defaults, and with -o json all its packages.`,
 		Example:           `  shoal template get minimal`,
-		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.complete().templates,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()

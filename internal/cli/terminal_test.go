@@ -144,7 +144,7 @@ func TestTerminalIsPutBackWhenTheSandboxDies(t *testing.T) {
 		t.Fatalf("rm: %d %s", code, errs)
 	}
 	s.exit(125)
-	s.wait("the sandbox went away before the process's end could be learned")
+	s.wait("the sandbox was deleted before the process had ended")
 }
 
 // TestSecondInterruptKills holds that an interrupt goes to the process, and a second one kills what doesn't listen.

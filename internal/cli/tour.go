@@ -35,7 +35,6 @@ the next tour doesn't have to make the template again.
 The exit code is 0 only if everything was as promised.`,
 		Example: `  sudo shoal tour
   sudo shoal tour --data-dir /var/tmp/shoal-tour`,
-		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if a.url != "" {
 				return usage(c, "the tour starts a server of its own and takes no --url")

@@ -107,7 +107,7 @@ func (t localTree) write(_ context.Context, name string, mode uint32, r io.Reade
 	// Written beside its place and renamed, so that a broken copy leaves the old file.
 	f, err := os.CreateTemp(filepath.Dir(name), ".shoal-cp-*")
 	if err != nil {
-		return err
+		return fmt.Errorf("no file can be made in %s: %w", filepath.Dir(name), bare(err))
 	}
 	defer func() {
 		if err != nil {
@@ -135,12 +135,13 @@ func (t localTree) label(name string) string     { return name }
 
 // remoteTree is a sandbox's files.
 type remoteTree struct {
+	c       *shoal.Client
 	files   shoal.Files
 	sandbox string
 }
 
 func remote(c *shoal.Client, sandbox string) tree {
-	return remoteTree{c.Files(sandbox), sandbox}
+	return remoteTree{c, c.Files(sandbox), sandbox}
 }
 
 func (t remoteTree) stat(ctx context.Context, name string) (entry, error) {
@@ -150,7 +151,7 @@ func (t remoteTree) stat(ctx context.Context, name string) (entry, error) {
 		return entry{}, fs.ErrNotExist
 	}
 	if err != nil {
-		return entry{}, err
+		return entry{}, withinSandbox(ctx, t.c, t.sandbox, err) // Each copy begins with this.
 	}
 	return remoteEntry(info)
 }
@@ -194,148 +195,3 @@ func (t remoteTree) mkdir(ctx context.Context, name string, mode uint32) error {
 
 func (t remoteTree) join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
 func (t remoteTree) label(name string) string     { return t.sandbox + ":" + name }
-
-// copy copies a file or directory from one tree to another.
-func (a *app) copy(ctx context.Context, src tree, from string, dst tree, to string) error {
-	if _, local := src.(localTree); local && from == stdio {
-		return a.copyStdin(ctx, dst, to)
-	}
-	e, err := src.stat(ctx, from)
-	if err != nil {
-		return notThere(src, from, err)
-	}
-	if _, local := dst.(localTree); !local || to != stdio {
-		if to, err = target(ctx, dst, to, path.Base(filepath.ToSlash(filepath.Clean(from))), e); err != nil {
-			return err
-		}
-	} else if e.kind == api.FileTypeDirectory {
-		return fmt.Errorf("%s is a directory and can't be written to our output", src.label(from))
-	}
-	if e.kind == api.FileTypeDirectory && sameTree(src, dst) && within(to, from) {
-		return fmt.Errorf("%s can't be copied into itself, %s", src.label(from), dst.label(to))
-	}
-	return a.copyEntry(ctx, src, from, dst, to, e)
-}
-
-// sameTree reports whether two trees are the same files.
-func sameTree(a, b tree) bool {
-	switch a := a.(type) {
-	case localTree:
-		_, same := b.(localTree)
-		return same
-	case remoteTree:
-		other, same := b.(remoteTree)
-		return same && a.sandbox == other.sandbox
-	}
-	return false
-}
-
-// within reports whether a path is a directory or below it, by their names.
-func within(name, dir string) bool {
-	name, dir = path.Clean(filepath.ToSlash(name)), path.Clean(filepath.ToSlash(dir))
-	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
-}
-
-// defaultMode is the mode of a file that comes from our input.
-const defaultMode = 0o644
-
-func (a *app) copyStdin(ctx context.Context, dst tree, to string) error {
-	e, err := dst.stat(ctx, to)
-	if err == nil && e.kind == api.FileTypeDirectory || strings.HasSuffix(to, "/") {
-		return fmt.Errorf("%s is a directory: our input has no name, so give the file one", dst.label(to))
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return dst.write(ctx, to, defaultMode, a.in)
-}
-
-// target returns where the copy goes: into a directory under the source's name, or the path itself.
-func target(ctx context.Context, dst tree, to, name string, e entry) (string, error) {
-	there, err := dst.stat(ctx, to)
-	switch {
-	case err == nil && there.kind == api.FileTypeDirectory, err == nil && there.kind == api.FileTypeSymlink && strings.HasSuffix(to, "/"):
-		if name == "." || name == ".." || name == "/" {
-			return to, nil
-		}
-		return dst.join(to, name), nil
-	case err == nil && e.kind == api.FileTypeDirectory:
-		return "", fmt.Errorf("%s is not a directory", dst.label(to))
-	case err == nil:
-		return to, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return "", err
-	case strings.HasSuffix(to, "/") && e.kind != api.FileTypeDirectory:
-		if err := dst.mkdir(ctx, to, 0o755); err != nil {
-			return "", err
-		}
-		return dst.join(to, name), nil
-	}
-	return strings.TrimSuffix(to, "/"), nil
-}
-
-// copyEntry copies one file, or a directory with what is in it.
-func (a *app) copyEntry(ctx context.Context, src tree, from string, dst tree, to string, e entry) error {
-	switch e.kind {
-	case api.FileTypeFile:
-		return copyFile(ctx, src, from, dst, to, e.mode)
-	case api.FileTypeSymlink:
-		fmt.Fprintf(a.err, "shoal: left out %s: it is a symbolic link\n", printable(src.label(from)))
-		return nil
-	case api.FileTypeOther:
-		fmt.Fprintf(a.err, "shoal: left out %s: it is neither a file nor a directory\n", printable(src.label(from)))
-		return nil
-	case api.FileTypeDirectory:
-	}
-	// The list comes first: a directory that is copied below itself by another name must not grow while it is read.
-	list, err := src.list(ctx, from)
-	if err != nil {
-		return labelled(src.label(from), err)
-	}
-	if err := dst.mkdir(ctx, to, e.mode); err != nil {
-		return labelled(dst.label(to), err)
-	}
-	for _, child := range list {
-		if err := checkName(child.name); err != nil {
-			return fmt.Errorf("%s: %w", src.label(from), err)
-		}
-		if err := a.copyEntry(ctx, src, src.join(from, child.name), dst, dst.join(to, child.name), child); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkName refuses names that would lead out of the directory they are in: a sandbox may answer anything.
-func checkName(name string) error {
-	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
-		return fmt.Errorf("the directory has an entry with the impossible name %q", name)
-	}
-	return nil
-}
-
-func copyFile(ctx context.Context, src tree, from string, dst tree, to string, mode uint32) error {
-	r, err := src.open(ctx, from)
-	if err != nil {
-		return notThere(src, from, err)
-	}
-	if err := dst.write(ctx, to, mode, r); err != nil {
-		return errors.Join(labelled(dst.label(to), err), r.Close())
-	}
-	return r.Close()
-}
-
-func notThere(t tree, name string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: there is no such file or directory", t.label(name))
-	}
-	return labelled(t.label(name), err)
-}
-
-// labelled says what an error is about, in the words that explain has for it.
-func labelled(label string, err error) error {
-	if unreachable(err) != "" {
-		return err
-	}
-	return fmt.Errorf("%s: %s", label, explain(err))
-}

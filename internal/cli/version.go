@@ -23,7 +23,6 @@ func (a *app) versionCommand() *cobra.Command {
 		Long:    `Show the version of this program and, if one answers, of the server.`,
 		Example: `  shoal version
   shoal version -o json`,
-		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v := versions{Client: shoal.Version{
 				Version: a.version, Commit: a.commit, API: "v1", Go: runtime.Version(), Os: runtime.GOOS, Arch: runtime.GOARCH,

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"shoal/api"
+)
+
+// copy copies a file or directory from one tree to another.
+func (a *app) copy(ctx context.Context, src tree, from string, dst tree, to string) error {
+	if _, local := src.(localTree); local && from == stdio {
+		return a.copyStdin(ctx, dst, to)
+	}
+	e, err := src.stat(ctx, from)
+	if err != nil {
+		return notThere(src, from, err)
+	}
+	if _, local := dst.(localTree); !local || to != stdio {
+		if to, err = target(ctx, dst, to, path.Base(filepath.ToSlash(filepath.Clean(from))), e); err != nil {
+			return err
+		}
+	} else if e.kind == api.FileTypeDirectory {
+		return fmt.Errorf("%s is a directory and can't be written to our output", src.label(from))
+	}
+	if e.kind == api.FileTypeDirectory && sameTree(src, dst) && within(to, from) {
+		return fmt.Errorf("%s can't be copied into itself, %s", src.label(from), dst.label(to))
+	}
+	c := copier{src: src, dst: dst}
+	err = c.entry(ctx, from, to, e)
+	c.left.report(a.err)
+	return err
+}
+
+// copier copies from one tree to another and remembers what it left out.
+type copier struct {
+	src, dst tree
+	left     leftOut
+}
+
+// sameTree reports whether two trees are the same files.
+func sameTree(a, b tree) bool {
+	switch a := a.(type) {
+	case localTree:
+		_, same := b.(localTree)
+		return same
+	case remoteTree:
+		other, same := b.(remoteTree)
+		return same && a.sandbox == other.sandbox
+	}
+	return false
+}
+
+// within reports whether a path is a directory or below it, by their names.
+func within(name, dir string) bool {
+	name, dir = path.Clean(filepath.ToSlash(name)), path.Clean(filepath.ToSlash(dir))
+	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// defaultMode is the mode of a file that comes from our input.
+const defaultMode = 0o644
+
+func (a *app) copyStdin(ctx context.Context, dst tree, to string) error {
+	e, err := dst.stat(ctx, to)
+	if err == nil && e.kind == api.FileTypeDirectory || strings.HasSuffix(to, "/") {
+		return fmt.Errorf("%s is a directory: our input has no name, so give the file one", dst.label(to))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return dst.write(ctx, to, defaultMode, a.in)
+}
+
+// target returns where the copy goes: into a directory under the source's name, or the path itself.
+func target(ctx context.Context, dst tree, to, name string, e entry) (string, error) {
+	there, err := dst.stat(ctx, to)
+	switch {
+	case err == nil && there.kind == api.FileTypeDirectory, err == nil && there.kind == api.FileTypeSymlink && strings.HasSuffix(to, "/"):
+		if name == "." || name == ".." || name == "/" {
+			return to, nil
+		}
+		return dst.join(to, name), nil
+	case err == nil && e.kind == api.FileTypeDirectory:
+		return "", fmt.Errorf("%s is not a directory", dst.label(to))
+	case err == nil:
+		return to, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", err
+	case strings.HasSuffix(to, "/") && e.kind != api.FileTypeDirectory:
+		if err := dst.mkdir(ctx, to, 0o755); err != nil {
+			return "", err
+		}
+		return dst.join(to, name), nil
+	}
+	return strings.TrimSuffix(to, "/"), nil
+}
+
+// entry copies one file, or a directory with what is in it.
+func (c *copier) entry(ctx context.Context, from, to string, e entry) error {
+	src, dst := c.src, c.dst
+	switch e.kind {
+	case api.FileTypeFile:
+		return c.file(ctx, from, to, e.mode)
+	case api.FileTypeSymlink:
+		c.left.add(src.label(from), "it is a symbolic link")
+		return nil
+	case api.FileTypeOther:
+		c.left.add(src.label(from), "it is neither a file nor a directory")
+		return nil
+	case api.FileTypeDirectory:
+	}
+	// The list comes first: a directory that is copied below itself by another name must not grow while it is read.
+	list, err := src.list(ctx, from)
+	if err != nil {
+		return labelled(src.label(from), err)
+	}
+	if err := dst.mkdir(ctx, to, e.mode); err != nil {
+		return labelled(dst.label(to), err)
+	}
+	for _, child := range list {
+		if err := checkName(child.name); err != nil {
+			return fmt.Errorf("%s: %w", src.label(from), err)
+		}
+		if err := c.entry(ctx, src.join(from, child.name), dst.join(to, child.name), child); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkName refuses names that would lead out of the directory they are in: a sandbox may answer anything.
+func checkName(name string) error {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+		return fmt.Errorf("the directory has an entry with the impossible name %q", name)
+	}
+	return nil
+}
+
+func (c *copier) file(ctx context.Context, from, to string, mode uint32) error {
+	r, err := c.src.open(ctx, from)
+	if err != nil {
+		return notThere(c.src, from, err)
+	}
+	if err := c.dst.write(ctx, to, mode, r); err != nil {
+		return errors.Join(labelled(c.dst.label(to), err), r.Close())
+	}
+	return r.Close()
+}
+
+func notThere(t tree, name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: there is no such file or directory", t.label(name))
+	}
+	return labelled(t.label(name), err)
+}
+
+// labelled says what an error is about, in the words that explain has for it.
+func labelled(label string, err error) error {
+	if unreachable(err) != "" || errors.As(err, new(*missingSandbox)) {
+		return err
+	}
+	return fmt.Errorf("%s: %s", label, explain(bare(err)))
+}
+
+// bare takes the system call and the path off an error of this machine's files: the label names the one that people know,
+// and the path may be that of a temporary file.
+func bare(err error) error {
+	var (
+		at   *fs.PathError
+		link *os.LinkError
+	)
+	switch {
+	case errors.As(err, &at):
+		return at.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
+}
+
+const (
+	// leftOutFull is how many files that are left out are all named; of more only the first few are.
+	leftOutFull = 9
+	leftOutFew  = 3
+)
+
+// leftOut is what a copy can't hold.
+type leftOut struct {
+	lines []string
+	more  int
+}
+
+func (l *leftOut) add(label, why string) {
+	if len(l.lines) >= leftOutFull {
+		l.more++
+		return
+	}
+	l.lines = append(l.lines, fmt.Sprintf("shoal: left out %s: %s\n", printable(label), why))
+}
+
+func (l *leftOut) report(w io.Writer) {
+	if l.more > 0 {
+		l.more += len(l.lines) - leftOutFew
+		l.lines = append(l.lines[:leftOutFew],
+			fmt.Sprintf("shoal: left out %d more that are symbolic links, or neither files nor directories\n", l.more))
+	}
+	for _, line := range l.lines {
+		_, _ = io.WriteString(w, line)
+	}
+}

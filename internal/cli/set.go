@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	shoal "shoal/sdk/go"
+)
+
+// newTTL is a flag like lifetime that can also take the ttl away.
+type newTTL struct {
+	lifetime
+	none bool
+}
+
+// String returns the value as it is typed.
+func (t *newTTL) String() string {
+	if t.none {
+		return "none"
+	}
+	return t.lifetime.String()
+}
+
+// Set reads a duration or none.
+func (t *newTTL) Set(s string) error {
+	if t.none = s == "none"; t.none {
+		t.lifetime = 0
+		return nil
+	}
+	return t.lifetime.Set(s)
+}
+
+// seconds is what the API takes; nil if the flag wasn't given.
+func (t *newTTL) seconds() *int64 {
+	if t.none {
+		return new(int64(0))
+	}
+	return t.lifetime.seconds()
+}
+
+func (a *app) setCommand() *cobra.Command {
+	var (
+		ttl              newTTL
+		labels, unlabels []string
+	)
+	c := &cobra.Command{
+		Use:        "set SANDBOX",
+		Short:      "Change a sandbox's ttl and labels",
+		GroupID:    groupSandbox,
+		SuggestFor: []string{"update", "edit", "label", "extend", "ttl", "renew"},
+		Long: `Change when a sandbox is deleted, and its labels. What isn't named stays as it is, and processes go on undisturbed.
+
+--ttl counts from now, whatever was left before. A persistent sandbox may be given a ttl, and --ttl none takes it away again;
+one that isn't persistent always has a ttl, up to the server's greatest. Nothing else can be changed: for another size,
+name or template make another sandbox.`,
+		Example: `  shoal set lab --ttl 8h
+  shoal set notes --ttl none
+  shoal set lab --label team=data --label stage=review --unlabel draft
+  shoal set lab --ttl 30m -o json | jq -r .expires_at`,
+		ValidArgsFunction: a.complete().sandboxes(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			add, err := pairs(labels, "--label", nil)
+			if err != nil {
+				return usage(c, "%v", err)
+			}
+			for _, key := range unlabels {
+				if _, both := add[key]; both {
+					return usage(c, "the label %s can't be both set and taken away", key)
+				}
+			}
+			req := shoal.UpdateSandboxRequest{TTLSeconds: ttl.seconds()}
+			if req.TTLSeconds == nil && len(add)+len(unlabels) == 0 {
+				return usage(c, "nothing to change: say --ttl, --label or --unlabel")
+			}
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			if len(add)+len(unlabels) > 0 {
+				if req.Labels, err = relabeled(c.Context(), client, args[0], add, unlabels); err != nil {
+					return aboutSandbox(args[0], err)
+				}
+			}
+			sb, err := client.Sandboxes().Update(c.Context(), args[0], req)
+			if err != nil {
+				return aboutSandbox(args[0], err)
+			}
+			if a.json() {
+				return a.printJSON(sb)
+			}
+			return a.printChanged(time.Now(), sb)
+		},
+	}
+	f := c.Flags()
+	f.Var(&ttl, "ttl", "delete it after this `duration` from now, such as 30m, 2h or 7d; none: never (persistent ones only)")
+	f.StringArrayVar(&labels, "label", nil, "add or replace the label `KEY=VALUE`; may be repeated")
+	f.StringArrayVar(&unlabels, "unlabel", nil, "take the label `KEY` away; may be repeated")
+	_ = c.RegisterFlagCompletionFunc("unlabel", a.complete().labels)
+	_ = c.RegisterFlagCompletionFunc("ttl", cobra.NoFileCompletions)
+	_ = c.RegisterFlagCompletionFunc("label", cobra.NoFileCompletions)
+	return c
+}
+
+// relabeled returns a sandbox's labels as they are to become: the API replaces all of them.
+func relabeled(ctx context.Context, c *shoal.Client, ref string, add map[string]string, remove []string) (*map[string]string, error) {
+	sb, err := c.Sandboxes().Get(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	labels := map[string]string{}
+	maps.Copy(labels, sb.Labels)
+	maps.Copy(labels, add)
+	for _, key := range remove {
+		delete(labels, key)
+	}
+	return &labels, nil
+}
+
+// printChanged prints what set can change.
+func (a *app) printChanged(now time.Time, sb shoal.Sandbox) error {
+	ends := "never"
+	if !sb.ExpiresAt.IsZero() {
+		ends = "in " + age(now, sb.ExpiresAt) + ", " + sb.ExpiresAt.Local().Format(time.DateTime)
+	}
+	t := newTable(a.out)
+	t.row("id", sb.ID)
+	t.row("name", sb.Name)
+	t.row("ends", ends)
+	t.row("labels", joinPairs(sb.Labels))
+	return t.flush()
+}
+
+// labels completes the labels of the sandbox that is typed already.
+func (a completions) labels(c *cobra.Command, args []string, _ string) (keys []string, _ cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	err := a.askServer(c, func(ctx context.Context, client *shoal.Client) error {
+		sb, err := client.Sandboxes().Get(ctx, args[0])
+		keys = slices.Sorted(maps.Keys(sb.Labels))
+		return err
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return keys, cobra.ShellCompDirectiveNoFileComp
+}
