@@ -131,6 +131,27 @@ func startError(err error) error {
 	}
 }
 
+// typed says how a request's field is typed here: for most by the flag of its name.
+func typed(field string) string {
+	switch field {
+	case "ttl_seconds":
+		return "--ttl"
+	case "memory_bytes":
+		return "--memory"
+	case "disk_bytes":
+		return "--disk"
+	case "timeout_seconds":
+		return "--timeout"
+	case "cwd":
+		return "--workdir"
+	case "labels":
+		return "--label"
+	case "name", "template", "vcpus", "env", "user", "state", "label", "persistent", "after", "signal":
+		return "--" + field
+	}
+	return field
+}
+
 // explain says an error in words for a person, with what to do.
 func explain(err error) string {
 	var missing *missingSandbox
@@ -151,8 +172,11 @@ func explain(err error) string {
 		return text
 	}
 	text := e.Message
-	if e.Field != "" && e.Field != "cmd" && e.Field != "path" && !strings.Contains(text, e.Field) {
-		text = e.Field + ": " + text
+	switch {
+	case e.Field == "url":
+		text += "; change --url, SHOAL_URL or cli.json, whichever it comes from"
+	case e.Field != "" && e.Field != "cmd" && e.Field != "path" && !strings.Contains(text, e.Field):
+		text = typed(e.Field) + ": " + text
 	}
 	switch e.Code {
 	case shoal.CodeUnauthenticated:

@@ -23,6 +23,7 @@ func TestOutcomeExitCodes(t *testing.T) {
 		{"its own, also if it looks like ours", shoal.Exec{Outcome: api.OutcomeExited, ExitCode: code(124)}, 124, ""},
 		{"no code", shoal.Exec{Outcome: api.OutcomeExited}, 125, "doesn't say how"},
 		{"killed", shoal.Exec{Outcome: api.OutcomeSignaled, Signal: "SIGKILL"}, 137, ""},
+		{"memory ran out below it", shoal.Exec{Outcome: api.OutcomeExited, ExitCode: code(137), OutOfMemory: true}, 137, "used up its memory"},
 		{"terminated", shoal.Exec{Outcome: api.OutcomeSignaled, Signal: "SIGTERM"}, 143, ""},
 		{"an unknown signal", shoal.Exec{Outcome: api.OutcomeSignaled, Signal: "SIGODD"}, 125, "SIGODD"},
 		{"timeout", shoal.Exec{Outcome: api.OutcomeTimeout}, 124, "timeout"},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -186,7 +187,11 @@ func unreachable(err error) string {
 	}
 	var op *net.OpError
 	var dns *net.DNSError
+	var untrusted *tls.CertificateVerificationError
 	switch {
+	case errors.As(err, &untrusted):
+		return fmt.Sprintf("the certificate of the server at %s is not trusted here: %v; if it is yours, name the file of its issuer in SSL_CERT_FILE",
+			origin, untrusted.Err)
 	case errors.As(err, &dns):
 		return fmt.Sprintf("can't reach the server at %s: its name is not known", origin)
 	case errors.As(err, &op) && op.Op == "dial" && isLoopback(origin):

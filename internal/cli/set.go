@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"maps"
 	"slices"
 	"time"
@@ -92,7 +93,7 @@ name or template make another sandbox.`,
 			if a.json() {
 				return a.printJSON(sb)
 			}
-			return a.printChanged(time.Now(), sb)
+			return printChanged(a.out, time.Now(), sb)
 		},
 	}
 	f := c.Flags()
@@ -121,12 +122,13 @@ func relabeled(ctx context.Context, c *shoal.Client, ref string, add map[string]
 }
 
 // printChanged prints what set can change.
-func (a *app) printChanged(now time.Time, sb shoal.Sandbox) error {
+func printChanged(out io.Writer, now time.Time, sb shoal.Sandbox) error {
 	ends := "never"
 	if !sb.ExpiresAt.IsZero() {
-		ends = "in " + age(now, sb.ExpiresAt) + ", " + sb.ExpiresAt.Local().Format(time.DateTime)
+		// To the second, so that what was just asked for is what is read.
+		ends = "in " + duration(sb.ExpiresAt.Sub(now).Round(time.Second)) + ", " + sb.ExpiresAt.Local().Format(time.DateTime)
 	}
-	t := newTable(a.out)
+	t := newTable(out)
 	t.row("id", sb.ID)
 	t.row("name", sb.Name)
 	t.row("ends", ends)

@@ -164,7 +164,7 @@ func (c *Client) url(cl call) (string, error) {
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return "", &Error{Code: CodeInvalid, Message: fmt.Sprintf("%q is no URL of a server, such as %s", base, DefaultURL)}
+		return "", &Error{Code: CodeInvalid, Field: fieldURL, Message: fmt.Sprintf("%q is no URL of a server, such as %s", base, DefaultURL)}
 	}
 	target := strings.TrimSuffix(base, "/") + cl.path
 	if len(cl.query) > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -215,6 +216,30 @@ func TestOutputFrame(t *testing.T) {
 	for _, bad := range [][]byte{nil, {1}, {3, 0, 0, 0, 0, 0, 0, 0, 0}} {
 		if _, err := outputFrame(bad); err == nil {
 			t.Errorf("%v is taken", bad)
+		}
+	}
+}
+
+// TestTheOtherScheme holds that a client which speaks http to an https server, or the other way round, is told so, at once.
+func TestTheOtherScheme(t *testing.T) {
+	plain := httptest.NewServer(http.HandlerFunc(ok))
+	defer plain.Close()
+	secret := httptest.NewUnstartedServer(http.HandlerFunc(ok))
+	secret.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secret.StartTLS()
+	defer secret.Close()
+	for name, tt := range map[string]struct{ url, says string }{
+		"https to http": {"https://" + plain.Listener.Addr().String(), "speaks http and not https: its address is " + plain.URL},
+		"http to https": {"http://" + secret.Listener.Addr().String(), "speaks https and not http: its address is " + secret.URL},
+	} {
+		c := &Client{BaseURL: tt.url}
+		_, get := c.Version(t.Context())
+		_, attach := c.Execs("x").Attach(t.Context(), "y", 0)
+		for call, err := range map[string]error{"get": get, "attach": attach} {
+			var e *Error
+			if !errors.As(err, &e) || e.Code != CodeInvalid || e.Field != "url" || !strings.Contains(e.Message, tt.says) {
+				t.Errorf("%s, %s: %v, want it to say %q", name, call, err, tt.says)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package shoal
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -20,7 +22,7 @@ type Error struct {
 	Code Code
 	// Message is for people.
 	Message string
-	// Field names the request field that is to blame; empty if none is.
+	// Field names the request field that is to blame, or is "url" if that is BaseURL; empty if none is.
 	Field string
 	// RetryAfter is how long to wait before the same call may succeed; zero if the server didn't say.
 	RetryAfter time.Duration
@@ -66,6 +68,10 @@ func replyError(resp *http.Response) error {
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody)) // A short body is told apart below.
 	var body api.ErrorBody
 	if err := json.Unmarshal(data, &body); err != nil || body.Error.Code == "" {
+		if resp.StatusCode == http.StatusBadRequest && resp.Request != nil && resp.Request.URL.Scheme == "http" && bytes.Contains(data, []byte("HTTPS")) {
+			// What Go's and other servers answer, in HTTP, where they wait for TLS.
+			return schemeError(resp.Request.URL, "https")
+		}
 		return foreignError(resp)
 	}
 	e := fromAPI(body.Error)
@@ -107,8 +113,25 @@ func transportError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	var at *url.Error
+	if errors.Is(err, http.ErrSchemeMismatch) && errors.As(err, &at) {
+		if u, perr := url.Parse(at.URL); perr == nil {
+			return schemeError(u, "http")
+		}
+	}
 	return &Error{Code: CodeUnavailable, Message: "the server can't be reached or broke off", Err: err}
 }
+
+// schemeError says that the server at u speaks the other of http and https.
+func schemeError(u *url.URL, speaks string) error {
+	return &Error{
+		Code: CodeInvalid, Field: fieldURL,
+		Message: fmt.Sprintf("the server at %s speaks %s and not %s: its address is %s://%s", u.Host, speaks, u.Scheme, speaks, u.Host),
+	}
+}
+
+// fieldURL is the field of an error that blames the client's BaseURL.
+const fieldURL = "url"
 
 const (
 	firstDelay = 100 * time.Millisecond
