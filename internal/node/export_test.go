@@ -1,7 +1,7 @@
 package node
 
 // Suspected counts the sandboxes whose next sign of life is waited for.
-func (n *Node) Suspected() int {
+func Suspected(n *Node) int {
 	n.machines.mu.Lock()
 	defer n.machines.mu.Unlock()
 	count := 0

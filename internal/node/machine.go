@@ -45,10 +45,10 @@ func (n *Node) dialGuest(ctx context.Context, m *machine) (net.Conn, error) {
 	if m.answers.Load() {
 		nc, err := n.cfg.Runtime.DialGuest(ctx, m.id)
 		if err != nil {
-			n.suspect(m)
+			n.suspects.add(m)
 			return nil, err
 		}
-		return hear(nc, m, n.suspect), nil
+		return hear(nc, m, n.suspects.add), nil
 	}
 	try, cancel := context.WithTimeout(ctx, guestReadyDial)
 	defer cancel()
@@ -59,7 +59,7 @@ func (n *Node) dialGuest(ctx context.Context, m *machine) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hear(nc, m, n.suspect), nil
+	return hear(nc, m, n.suspects.add), nil
 }
 
 // configureWhenReady gives the agent its identity as soon as it answers.

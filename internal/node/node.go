@@ -51,7 +51,7 @@ type Node struct {
 
 	exits chan core.NodeExit
 	// suspects are machines that did not answer.
-	suspects chan *machine
+	suspects *suspects
 	// cancel ends what runs in the background; Close waits for wg.
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -81,8 +81,8 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, journal: j, admission: newAdmission(cfg.Limits, cfg.Disk), turns: newTurns(), machines: newMachines(),
 		runDirs: runDirs{dir: filepath.Join(cfg.Dir, "run"), agent: agentPath}, log: cfg.Logger, exits: make(chan core.NodeExit, 64),
-		suspects: make(chan *machine, maxSuspicions),
 	}
+	n.suspects = newSuspects(cfg, n.machines)
 	if err := n.adopt(ctx); err != nil {
 		n.machines.close()
 		return nil, err

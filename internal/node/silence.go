@@ -37,28 +37,41 @@ const (
 	maxSuspicions = 256
 )
 
-// suspect has a machine watched that did not answer. It never blocks; a machine that is watched already stays so.
-func (n *Node) suspect(m *machine) {
+// suspects watches machines that did not answer, each on its own.
+type suspects struct {
+	runtime  runtime.Driver
+	clock    core.Clock
+	machines *machines
+	log      *slog.Logger
+	queue    chan *machine
+}
+
+func newSuspects(cfg Config, t *machines) *suspects {
+	return &suspects{runtime: cfg.Runtime, clock: cfg.Clock, machines: t, log: cfg.Logger, queue: make(chan *machine, maxSuspicions)}
+}
+
+// add has a machine watched. It never blocks; a machine that is watched already stays so.
+func (s *suspects) add(m *machine) {
 	if !m.answers.Load() || !m.suspected.CompareAndSwap(false, true) {
 		return
 	}
 	select {
-	case n.suspects <- m:
+	case s.queue <- m:
 	default:
 		m.suspected.Store(false) // its next silence makes it suspect again
 	}
 }
 
-// watchSilence watches suspects, each on its own.
+// watchSilence ends machines that have been silent for too long.
 func (n *Node) watchSilence(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case m := <-n.suspects:
+		case m := <-n.suspects.queue:
 			n.wg.Go(func() {
 				defer m.suspected.Store(false)
-				silence, found := n.awaitSign(ctx, m)
+				silence, found := n.suspects.awaitSign(ctx, m)
 				if found || ctx.Err() != nil || !n.machines.drop(m.id, m.incarnation) {
 					return
 				}
@@ -73,7 +86,7 @@ func (n *Node) watchSilence(ctx context.Context) {
 }
 
 // awaitSign pings a suspect until it gives a sign of life, is gone, or has been silent for too long: then found is false.
-func (n *Node) awaitSign(ctx context.Context, m *machine) (silence time.Duration, found bool) {
+func (s *suspects) awaitSign(ctx context.Context, m *machine) (silence time.Duration, found bool) {
 	var pings sync.WaitGroup
 	defer pings.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -81,29 +94,29 @@ func (n *Node) awaitSign(ctx context.Context, m *machine) (silence time.Duration
 	heard := m.heard.Load()
 	answered := make(chan struct{}, 1)
 	var ourFault atomic.Bool
-	w := newSilence(n.cfg.Clock.Now())
-	n.isBusy(ctx, m, w) // what it has used until now doesn't count
+	w := newSilence(s.clock.Now())
+	s.isBusy(ctx, m, w) // what it has used until now doesn't count
 	for {
-		pings.Go(func() { n.pingSuspect(ctx, m, answered, &ourFault) })
+		pings.Go(func() { s.ping(ctx, m, answered, &ourFault) })
 		select {
 		case <-ctx.Done():
 			return 0, false
 		case <-answered:
 			return 0, true
-		case <-n.cfg.Clock.After(probeEvery):
+		case <-s.clock.After(probeEvery):
 		}
-		if m.heard.Load() != heard || !n.machines.running(m.id, m.incarnation) {
+		if m.heard.Load() != heard || !s.machines.running(m.id, m.incarnation) {
 			return 0, true
 		}
-		busy := n.isBusy(ctx, m, w)
-		if silence, over := w.tick(n.cfg.Clock.Now(), busy, ourFault.Swap(false)); over && m.heard.Load() == heard {
+		busy := s.isBusy(ctx, m, w)
+		if silence, over := w.tick(s.clock.Now(), busy, ourFault.Swap(false)); over && m.heard.Load() == heard {
 			return silence, false
 		}
 	}
 }
 
-// pingSuspect pings once. An error that is not the agent's silence is a fault on this side.
-func (n *Node) pingSuspect(ctx context.Context, m *machine, answered chan<- struct{}, ourFault *atomic.Bool) {
+// ping pings once. An error that is not the agent's silence is a fault on this side.
+func (s *suspects) ping(ctx context.Context, m *machine, answered chan<- struct{}, ourFault *atomic.Bool) {
 	ctx, cancel := context.WithTimeout(ctx, probePatience)
 	defer cancel()
 	err := m.guest.Ping(ctx)
@@ -115,23 +128,23 @@ func (n *Node) pingSuspect(ctx context.Context, m *machine, answered chan<- stru
 		}
 	case !core.IsCode(err, core.CodeUnavailable) && !core.IsCode(err, core.CodeTimeout) && !core.IsCode(err, core.CodeCanceled):
 		ourFault.Store(true)
-		n.log.Warn("can't ping a sandbox", slog.String("sandbox_id", string(m.id)), slog.Any("err", err))
+		s.log.Warn("can't ping a sandbox", slog.String("sandbox_id", string(m.id)), slog.Any("err", err))
 	}
 }
 
 // isBusy reports whether a suspect has a reason to be slow, or may have: it computes, is short of memory, or its kernel
 // says nothing either.
-func (n *Node) isBusy(ctx context.Context, m *machine, w *silence) bool {
+func (s *suspects) isBusy(ctx context.Context, m *machine, w *silence) bool {
 	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
-	s, err := n.cfg.Runtime.Stats(ctx, m.id)
-	if err != nil || s.Processes < 0 {
+	now, err := s.runtime.Stats(ctx, m.id)
+	if err != nil || now.Processes < 0 {
 		return true
 	}
-	used := s.CPUSeconds - w.cpu
-	w.cpu = s.CPUSeconds
+	used := now.CPUSeconds - w.cpu
+	w.cpu = now.CPUSeconds
 	return used > busyCores*probeEvery.Seconds() ||
-		s.MemoryLimitBytes > 0 && float64(s.MemoryBytes) > busyMemory*float64(s.MemoryLimitBytes)
+		now.MemoryLimitBytes > 0 && float64(now.MemoryBytes) > busyMemory*float64(now.MemoryLimitBytes)
 }
 
 // silence measures how long a suspect has said nothing.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shoal/internal/core"
+	"shoal/internal/node"
 	"shoal/internal/runtime"
 	runtimefake "shoal/internal/runtime/fake"
 )
@@ -117,7 +118,7 @@ func TestSilenceEnds(t *testing.T) {
 func (s *server) awaitCalm(t *testing.T) {
 	t.Helper()
 	deadline := time.After(patience)
-	for s.Suspected() > 0 {
+	for node.Suspected(s.Node) > 0 {
 		select {
 		case <-deadline:
 			t.Fatal("a suspicion is not cleared")
@@ -201,8 +202,8 @@ func TestNodeStoodStill(t *testing.T) {
 func TestUnsuspected(t *testing.T) {
 	s := start(t)
 	spec := s.create(t)
-	if !s.reachable(t, spec.Sandbox) || s.Suspected() != 0 {
-		t.Fatalf("%d are suspected after an answer", s.Suspected())
+	if !s.reachable(t, spec.Sandbox) || node.Suspected(s.Node) != 0 {
+		t.Fatalf("%d are suspected after an answer", node.Suspected(s.Node))
 	}
 	if n := s.host.clock.waits(probeStep); n != 0 {
 		t.Errorf("%d wait for the next look at a sandbox that answers", n)
@@ -212,7 +213,7 @@ func TestUnsuspected(t *testing.T) {
 		s.callInVain(t, spec.Sandbox)
 	}
 	s.host.clock.advance(t, probeStep)
-	if n := s.Suspected(); n != 1 {
+	if n := node.Suspected(s.Node); n != 1 {
 		t.Errorf("%d are suspected, want 1", n)
 	}
 	if err := s.Delete(t.Context(), spec.Sandbox); err != nil {
