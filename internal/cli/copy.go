@@ -163,7 +163,7 @@ func notThere(t tree, name string, err error) error {
 
 // labelled says what an error is about, in the words that explain has for it.
 func labelled(label string, err error) error {
-	if unreachable(err) != "" || errors.As(err, new(*missingSandbox)) {
+	if unreachable(err) != "" || errors.As(err, new(*noSandboxError)) {
 		return err
 	}
 	return fmt.Errorf("%s: %s", label, explain(bare(err)))

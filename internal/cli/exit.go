@@ -154,7 +154,7 @@ func typed(field string) string {
 
 // explain says an error in words for a person, with what to do.
 func explain(err error) string {
-	var missing *missingSandbox
+	var missing *noSandboxError
 	if errors.As(err, &missing) {
 		return missing.Error()
 	}
@@ -172,7 +172,10 @@ func explain(err error) string {
 		return text
 	}
 	text := e.Message
+	rest, begins := strings.CutPrefix(text, e.Field+" ")
 	switch {
+	case e.Field != "" && begins:
+		text = typed(e.Field) + " " + rest
 	case e.Field == "url":
 		text += "; change --url, SHOAL_URL or cli.json, whichever it comes from"
 	case e.Field != "" && e.Field != "cmd" && e.Field != "path" && !strings.Contains(text, e.Field):

@@ -10,36 +10,36 @@ import (
 	shoal "shoal/sdk/go"
 )
 
-// missingSandbox says that there is no sandbox of the name or id that was asked for.
-type missingSandbox struct {
+// noSandboxError says that there is no sandbox of the name or id that was asked for.
+type noSandboxError struct {
 	ref   string
 	cause error
 }
 
 // Error names it and says where to look.
-func (m *missingSandbox) Error() string {
+func (m *noSandboxError) Error() string {
 	return fmt.Sprintf("no such sandbox: %s ('shoal ls -a' shows all, also those that are deleted)", m.ref)
 }
 
 // Unwrap returns the server's answer.
-func (m *missingSandbox) Unwrap() error { return m.cause }
+func (m *noSandboxError) Unwrap() error { return m.cause }
 
 // aboutSandbox says which sandbox isn't there, after a call on the sandbox itself.
 func aboutSandbox(ref string, err error) error {
 	if shoal.ErrorCode(err) == shoal.CodeNotFound {
-		return &missingSandbox{ref, err}
+		return &noSandboxError{ref, err}
 	}
 	return err
 }
 
 // withinSandbox does the same after a call on something in the sandbox, which may also be what is missing.
 func withinSandbox(ctx context.Context, c *shoal.Client, ref string, err error) error {
-	var known *missingSandbox
+	var known *noSandboxError
 	if shoal.ErrorCode(err) != shoal.CodeNotFound || errors.As(err, &known) {
 		return err
 	}
 	if _, gerr := c.Sandboxes().Get(ctx, ref); shoal.ErrorCode(gerr) == shoal.CodeNotFound {
-		return &missingSandbox{ref, err}
+		return &noSandboxError{ref, err}
 	}
 	return err
 }

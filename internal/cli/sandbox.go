@@ -381,7 +381,7 @@ func each(items []string, do func(string) error) error {
 		case err == nil:
 		case unreachable(err) != "" || len(items) == 1:
 			return err
-		case errors.As(err, new(*missingSandbox)):
+		case errors.As(err, new(*noSandboxError)):
 			failed = append(failed, err) // It names the sandbox.
 		default:
 			failed = append(failed, fmt.Errorf("%s: %s", item, explain(err)))

@@ -1,8 +1,13 @@
 package cli
 
 import (
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -58,5 +63,22 @@ func TestLocalKey(t *testing.T) {
 		if err != nil || s.key != want {
 			t.Errorf("SHOAL_URL=%s: key %q, %v, want %q", url, s.key, err, want)
 		}
+	}
+}
+
+func TestUntrustedCertificateIsExplained(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	defer s.Close()
+	a := &app{url: s.URL, getenv: func(string) string { return "" }, defaultDir: t.TempDir()}
+	c, err := a.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.MaxRetries = -1
+	_, err = c.Version(t.Context())
+	if text := explain(err); !strings.Contains(text, "the certificate of the server at "+s.URL+" is not trusted here") || !strings.Contains(text, "SSL_CERT_FILE") {
+		t.Errorf("says %q", text)
 	}
 }

@@ -107,7 +107,7 @@ func (t localTree) write(_ context.Context, name string, mode uint32, r io.Reade
 	// Written beside its place and renamed, so that a broken copy leaves the old file.
 	f, err := os.CreateTemp(filepath.Dir(name), ".shoal-cp-*")
 	if err != nil {
-		return fmt.Errorf("no file can be made in %s: %w", filepath.Dir(name), bare(err))
+		return cantMake(filepath.Dir(name), err)
 	}
 	defer func() {
 		if err != nil {
@@ -120,6 +120,14 @@ func (t localTree) write(_ context.Context, name string, mode uint32, r io.Reade
 		return err
 	}
 	return os.Rename(f.Name(), name)
+}
+
+// cantMake says why no file can be made in a directory; err names a temporary file that nobody knows.
+func cantMake(dir string, err error) error {
+	if _, serr := os.Stat(dir); errors.Is(serr, fs.ErrNotExist) {
+		return fmt.Errorf("the directory %s doesn't exist", dir)
+	}
+	return fmt.Errorf("no file can be made in %s: %w", dir, bare(err))
 }
 
 func (t localTree) mkdir(_ context.Context, name string, mode uint32) error {
