@@ -36,6 +36,7 @@ var places = []place{
 	{"internal/config", groupLeaf},
 	{"internal/obs", groupLeaf},
 	{"internal/failpoint", groupLeaf},
+	{"internal/durable", groupLeaf},
 	{"internal/guest/wire", groupLeaf},
 	{"internal/guest/client", groupLeaf},
 	{"internal/runtime", groupContract},

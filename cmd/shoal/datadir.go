@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"shoal/internal/control"
 	"shoal/internal/core"
+	"shoal/internal/durable"
 )
 
 // storeFile is the store's name in a data directory.
@@ -21,6 +23,7 @@ const storeFile = "shoal.db"
 //
 //	lock        held while the server runs
 //	url         where it listens, for the CLI on the same machine
+//	cgroups     the parent cgroups that servers have used, one a line
 //	admin.key   the admin key, made at first start
 //	shoal.db    the store
 //	bin/        the server's own binary by digest, from which sentries run
@@ -81,7 +84,39 @@ func (d *dataDir) join(name string) string { return filepath.Join(d.path, name) 
 func (d *dataDir) close() error { return d.lock.Close() }
 
 // writeURL tells the CLI on this machine where the server listens.
-func (d *dataDir) writeURL(url string) error { return writeWhole(d.join("url"), url+"\n", 0o644) }
+func (d *dataDir) writeURL(url string) error {
+	return durable.Replace(d.join("url"), []byte(url+"\n"), 0o644)
+}
+
+// noteCgroupParent remembers a parent cgroup before anything is made below it, so that whatever is set by the time that the
+// server is taken off the machine, all of it is found.
+func (d *dataDir) noteCgroupParent(parent string) error {
+	parents, err := d.cgroupParents()
+	if err != nil || slices.Contains(parents, parent) {
+		return err
+	}
+	return durable.Replace(d.join("cgroups"), []byte(strings.Join(append(parents, parent), "\n")+"\n"), 0o600)
+}
+
+// cgroupParents are the parent cgroups that servers have used here, the first one first.
+func (d *dataDir) cgroupParents() ([]string, error) {
+	data, err := os.ReadFile(d.join("cgroups"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read cgroups in use: %w", err)
+	}
+	return strings.Fields(string(data)), nil // no name has a space in it
+}
+
+// forgetCgroupParents says that nothing is left below any of them.
+func (d *dataDir) forgetCgroupParents() error {
+	if err := os.Remove(d.join("cgroups")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("forget cgroups in use: %w", err)
+	}
+	return nil
+}
 
 // ensureAdminKey makes the admin key unless its file is there. It says whether it made one.
 func (d *dataDir) ensureAdminKey(ctx context.Context, svc *control.Service) (made bool, err error) {
@@ -98,23 +133,5 @@ func (d *dataDir) ensureAdminKey(ctx context.Context, svc *control.Service) (mad
 	if err != nil {
 		return false, err
 	}
-	return true, writeWhole(d.join("admin.key"), secret.Reveal()+"\n", 0o600)
-}
-
-// writeWhole replaces a file: it has the old or the new content at any moment.
-func writeWhole(path, content string, mode os.FileMode) error {
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.WriteString(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return true, durable.Replace(d.join("admin.key"), []byte(secret.Reveal()+"\n"), 0o600)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"shoal/internal/core"
@@ -41,5 +42,52 @@ func TestDataDirIsTheServersOwn(t *testing.T) {
 	}
 	if _, err := openDataDir(path); !core.IsCode(err, core.CodeDenied) {
 		t.Errorf("somebody else's directory: %v", err)
+	}
+}
+
+// TestCgroupParents: every parent that was ever noted is known until all is forgotten, and nobody else may read it.
+func TestCgroupParents(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data")
+	for _, step := range []struct {
+		note string
+		want []string
+	}{
+		{"", nil},
+		{"shoal", []string{"shoal"}},
+		{"shoal", []string{"shoal"}},
+		{"a.slice/shoal", []string{"shoal", "a.slice/shoal"}},
+		{"shoal", []string{"shoal", "a.slice/shoal"}},
+	} {
+		d, err := openDataDir(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step.note != "" {
+			if err := d.noteCgroupParent(step.note); err != nil {
+				t.Error(err)
+			}
+			if info, err := os.Stat(d.join("cgroups")); err != nil || info.Mode() != 0o600 {
+				t.Errorf("%v, %v", info.Mode(), err)
+			}
+		}
+		if got, err := d.cgroupParents(); err != nil || !slices.Equal(got, step.want) {
+			t.Errorf("after %q: %q, %v, want %q", step.note, got, err, step.want)
+		}
+		if err := d.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	d, err := openDataDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	for range 2 {
+		if err := d.forgetCgroupParents(); err != nil {
+			t.Error(err)
+		}
+	}
+	if got, err := d.cgroupParents(); err != nil || len(got) != 0 {
+		t.Errorf("after all was forgotten: %q, %v", got, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -78,6 +79,9 @@ func openServer(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *s
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s.onClose(s.store.Close)
+	if err := s.dir.noteCgroupParent(cfg.Runtime.CgroupParent); err != nil {
+		return nil, err
+	}
 	if s.drivers, err = openDrivers(ctx, s.dir, cfg, log); err != nil {
 		return nil, err
 	}
@@ -239,7 +243,7 @@ func (s *server) bind(ctx context.Context) error {
 		})
 		scheme = "https"
 	}
-	s.listener, s.url = ln, scheme+"://"+ln.Addr().String()
+	s.listener, s.url = ln, scheme+"://"+dialable(ln.Addr().String())
 	s.onClose(func() error {
 		if err := ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("close listener: %w", err)
@@ -247,6 +251,19 @@ func (s *server) bind(ctx context.Context) error {
 		return nil
 	})
 	return nil
+}
+
+// dialable is the address by which a client on this machine reaches a listener: one that takes every address has none of its own.
+func dialable(listen string) string {
+	addr, err := netip.ParseAddrPort(listen)
+	if err != nil || !addr.Addr().IsUnspecified() {
+		return listen
+	}
+	loopback := netip.IPv6Loopback()
+	if addr.Addr().Is4() {
+		loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return netip.AddrPortFrom(loopback, addr.Port()).String()
 }
 
 // serve answers until ctx ends.
@@ -266,7 +283,7 @@ func (s *server) serve(ctx context.Context) error {
 		return err
 	}
 	notifyReady()
-	s.log.Info("serving", slog.String("url", s.url), slog.String("data_dir", s.dir.path), slog.String("version", version))
+	s.log.Info("serving", slog.String("url", s.url), slog.String("listen", s.listener.Addr().String()), slog.String("data_dir", s.dir.path), slog.String("version", version))
 	defer s.log.Info("stopped: sandboxes go on")
 	return api.Serve(ctx, s.listener, shutdownGrace)
 }

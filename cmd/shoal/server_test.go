@@ -31,3 +31,33 @@ func TestNotifyReady(t *testing.T) {
 		}
 	}
 }
+
+// TestDialable: what the CLI is told can be dialed, also where the server takes every address.
+func TestDialable(t *testing.T) {
+	for listen, want := range map[string]string{
+		"0.0.0.0:8700": "127.0.0.1:8700", "[::]:8700": "[::1]:8700", "127.0.0.1:1": "127.0.0.1:1", "[::1]:2": "[::1]:2",
+		"192.0.2.1:8700": "192.0.2.1:8700", "[2001:db8::1%eth0]:3": "[2001:db8::1%eth0]:3",
+	} {
+		if got := dialable(listen); got != want {
+			t.Errorf("%s: %s, want %s", listen, got, want)
+		}
+	}
+	for _, listen := range []string{"0.0.0.0:0", "[::]:0"} {
+		var lc net.ListenConfig
+		ln, err := lc.Listen(t.Context(), "tcp", listen)
+		if err != nil {
+			t.Logf("%s: %v", listen, err) // a host without IPv6
+			continue
+		}
+		var d net.Dialer
+		conn, err := d.DialContext(t.Context(), "tcp", dialable(ln.Addr().String()))
+		if err != nil {
+			t.Errorf("%s: %v", listen, err)
+		} else if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := ln.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,14 +77,7 @@ func uninstall(cmd *cobra.Command, cfg *config.Config, deleteData bool) error {
 	if err != nil {
 		return err
 	}
-	d, err := openDrivers(ctx, dir, cfg, log)
-	if err != nil {
-		return err
-	}
-	if err := removeAll(ctx, d); err != nil {
-		return errors.Join(err, d.close())
-	}
-	if err := d.close(); err != nil {
+	if err := removeAll(ctx, dir, cfg, log); err != nil {
 		return err
 	}
 	if err := unmountBelow(resolved); err != nil || !deleteData {
@@ -116,7 +111,55 @@ func usedDataDir(path string) (string, error) {
 const unmountTimeout = 30 * time.Second
 
 // removeAll ends every sandbox and takes the drivers' own things off the machine.
-func removeAll(ctx context.Context, d *drivers) error {
+func removeAll(ctx context.Context, dir *dataDir, cfg *config.Config, log *slog.Logger) (err error) {
+	parents, err := parentsToClear(dir, cfg)
+	if err != nil {
+		return err
+	}
+	own := *cfg
+	own.Runtime.CgroupParent = parents[0]
+	d, err := openDrivers(ctx, dir, &own, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	for i, parent := range parents {
+		if i > 0 {
+			own.Runtime.CgroupParent = parent
+			if err := d.openRuntime(ctx, dir, &own, log); err != nil {
+				return err
+			}
+		}
+		if err := removeMachines(ctx, d); err != nil {
+			return fmt.Errorf("below cgroup %s: %w", parent, err)
+		}
+	}
+	if err := d.network.Destroy(ctx); err != nil {
+		return fmt.Errorf("remove network: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, unmountTimeout)
+	defer cancel()
+	if err := d.disk.Unmount(ctx); err != nil {
+		return fmt.Errorf("unmount pool: %w", err)
+	}
+	return dir.forgetCgroupParents()
+}
+
+// parentsToClear are the parent cgroups that servers of the data directory have used. One that is given, or the setting's if
+// none was noted, is cleared too.
+func parentsToClear(dir *dataDir, cfg *config.Config) ([]string, error) {
+	parents, err := dir.cgroupParents()
+	if err != nil {
+		return nil, err
+	}
+	if given := cfg.Runtime.CgroupParent; !slices.Contains(parents, given) && (len(parents) == 0 || cfg.IsSet("runtime.cgroup_parent")) {
+		parents = append(parents, given)
+	}
+	return parents, nil
+}
+
+// removeMachines ends every sandbox below one parent cgroup, and removes the runtime's own things.
+func removeMachines(ctx context.Context, d *drivers) error {
 	machines, err := d.runtime.List(ctx)
 	if err != nil {
 		return fmt.Errorf("list sandboxes: %w", err)
@@ -128,14 +171,6 @@ func removeAll(ctx context.Context, d *drivers) error {
 	}
 	if err := d.runtime.Uninstall(ctx); err != nil {
 		return fmt.Errorf("uninstall runtime: %w", err)
-	}
-	if err := d.network.Destroy(ctx); err != nil {
-		return fmt.Errorf("remove network: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, unmountTimeout)
-	defer cancel()
-	if err := d.disk.Unmount(ctx); err != nil {
-		return fmt.Errorf("unmount pool: %w", err)
 	}
 	return nil
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"shoal/internal/config"
 	"shoal/internal/core"
 )
 
@@ -51,5 +53,40 @@ func TestUninstallRefusesForeignDirectories(t *testing.T) {
 		if got != want {
 			t.Errorf("%s is %s, not %s", path, got, want)
 		}
+	}
+}
+
+// TestParentsToClear: what servers have used is cleared, whatever the setting says now; what is given is cleared too.
+func TestParentsToClear(t *testing.T) {
+	for name, tc := range map[string]struct {
+		noted []string
+		env   []string
+		want  []string
+	}{
+		"nothing noted":           {nil, nil, []string{"shoal"}},
+		"nothing noted, given":    {nil, []string{"SHOAL_RUNTIME_CGROUP_PARENT=other"}, []string{"other"}},
+		"another noted":           {[]string{"first", "second"}, nil, []string{"first", "second"}},
+		"another noted and given": {[]string{"first"}, []string{"SHOAL_RUNTIME_CGROUP_PARENT=other"}, []string{"first", "other"}},
+		"the same given":          {[]string{"first"}, []string{"SHOAL_RUNTIME_CGROUP_PARENT=first"}, []string{"first"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, err := config.Load(config.Sources{Environ: tc.env})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := openDataDir(filepath.Join(t.TempDir(), "data"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.close()
+			for _, parent := range tc.noted {
+				if err := d.noteCgroupParent(parent); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, err := parentsToClear(d, cfg); err != nil || !slices.Equal(got, tc.want) {
+				t.Errorf("%q, %v, want %q", got, err, tc.want)
+			}
+		})
 	}
 }

@@ -206,3 +206,21 @@ func copyFile(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 }
+
+// TestUninstallAfterMove: a server that was moved to another parent cgroup leaves nothing below either; the harness uninstalls it
+// without naming one.
+func TestUninstallAfterMove(t *testing.T) {
+	e := env{harness.Start(t, harness.Options{})}
+	deleted := e.sandbox(t, shoal.CreateSandboxRequest{})
+	kept, err := e.Client.Sandboxes().Create(ctx(t), shoal.CreateSandboxRequest{Persistent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Stop()
+	e.Restart(harness.Options{Env: []string{"SHOAL_RUNTIME_CGROUP_PARENT=" + e.Cgroup() + "-moved"}})
+	for _, sb := range []shoal.Sandbox{deleted, kept, e.sandbox(t, shoal.CreateSandboxRequest{})} {
+		if got := e.out(t, sb, "echo alive"); got != "alive\n" {
+			t.Errorf("after the move: %q", got)
+		}
+	}
+}

@@ -74,11 +74,11 @@ func Processes(dir string) []Process {
 	return out
 }
 
-// cgroups returns every cgroup directory with the name.
-func cgroups(name string) []string {
+// cgroups returns every cgroup directory whose name begins so.
+func cgroups(prefix string) []string {
 	var out []string
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && d.Name() == name {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), prefix) {
 			out = append(out, "cgroup: "+path)
 			return filepath.SkipDir
 		}

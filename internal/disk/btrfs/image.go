@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"shoal/internal/core"
+	"shoal/internal/durable"
 )
 
 const (
@@ -91,7 +92,7 @@ func makeImage(ctx context.Context, cfg Config, path string) error {
 	if err := os.Rename(half, path); err != nil {
 		return fmt.Errorf("rename image: %w", err)
 	}
-	return syncDir(cfg.Dir)
+	return durable.SyncDir(cfg.Dir)
 }
 
 func removeHalfImages(dir string) error {
@@ -188,13 +189,4 @@ func allocationError(err error) error {
 			"the filesystem of the data directory can't set blocks aside (fallocate): use ext4, xfs, btrfs or tmpfs")
 	}
 	return fmt.Errorf("allocate image: %w", err)
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return f.Sync()
 }
