@@ -41,7 +41,7 @@ func openCgroups(root string, maxProcesses int) (*cgroups, error) {
 	if err := os.WriteFile(root+"/"+ownName+"/cgroup.procs", []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
 		return nil, fmt.Errorf("move into own cgroup: %w", err)
 	}
-	if err := os.WriteFile(root+"/cgroup.subtree_control", []byte("+pids"), 0); err != nil {
+	if err := os.WriteFile(root+"/cgroup.subtree_control", []byte("+pids +memory"), 0); err != nil {
 		return nil, fmt.Errorf("bound processes: %w", err)
 	}
 	if err := os.Mkdir(root+"/"+groupsName, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -49,6 +49,10 @@ func openCgroups(root string, maxProcesses int) (*cgroups, error) {
 	}
 	if err := os.WriteFile(root+"/"+groupsName+"/pids.max", []byte(strconv.Itoa(maxProcesses)), 0); err != nil {
 		return nil, fmt.Errorf("bound processes: %w", err)
+	}
+	// Each exec's memory is counted apart.
+	if err := os.WriteFile(root+"/"+groupsName+"/cgroup.subtree_control", []byte("+memory"), 0); err != nil {
+		return nil, fmt.Errorf("count memory: %w", err)
 	}
 	dir, err := os.Open(root + "/" + groupsName)
 	if err != nil {
@@ -98,6 +102,18 @@ func (g *cgroup) pids() ([]int, error) {
 		}
 	}
 	return list, nil
+}
+
+func (g *cgroup) memory() (int64, error) {
+	b, err := g.read("memory.current")
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read memory: %w", err)
+	}
+	return n, nil
 }
 
 func (g *cgroup) read(name string) ([]byte, error) {

@@ -42,10 +42,12 @@ type execution struct {
 	killed bool
 	// reason is why we killed the leader; empty if we did not.
 	reason core.Outcome
-	code   int
-	signal string
-	ended  time.Time
-	acked  bool
+	// outOfMemory says that we killed members because memory was used up.
+	outOfMemory bool
+	code        int
+	signal      string
+	ended       time.Time
+	acked       bool
 	// timer kills the group when the timeout passes; nil without one.
 	timer *time.Timer
 }
@@ -222,6 +224,7 @@ func (e *execution) info() wire.ExecInfo {
 	i := wire.ExecInfo{
 		ID: e.id, PID: e.pid, Outcome: string(e.outcome), Signal: e.signal, StartedAt: e.started,
 		OutputBytes: end, OutputFrom: start, Processes: n,
+		OutOfMemory: e.outOfMemory,
 	}
 	if e.outcome != core.OutcomeRunning {
 		i.EndedAt = e.ended

@@ -19,6 +19,8 @@ type group interface {
 	lead(pid int)
 	// pids returns the live members.
 	pids() ([]int, error)
+	// memory returns how many bytes the members hold.
+	memory() (int64, error)
 	// kill kills all members, also those that are being born.
 	kill() error
 	// release gives back what the group holds. It may have members no more.

@@ -28,7 +28,20 @@ func (s *Server) admit(e *execution) error {
 	}
 	s.execs[e.id] = e
 	s.running++
+	if s.guard != nil {
+		select {
+		case s.guard.wake <- struct{}{}:
+		default:
+		}
+	}
 	return nil
+}
+
+// busy reports whether an exec is being started or has a live process.
+func (s *Server) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running > 0
 }
 
 // forget undoes admit.

@@ -82,6 +82,8 @@ type procStat struct {
 	parent int
 	// started is when, in ticks since the boot.
 	started string
+	// resident is how many bytes of memory it holds.
+	resident int64
 }
 
 func (g *scanned) stat(pid int) (procStat, error) {
@@ -90,13 +92,16 @@ func (g *scanned) stat(pid int) (procStat, error) {
 		return procStat{}, err
 	}
 	// The name in parentheses may hold anything, so the fields are those after the last one: the first of them is the third
-	// of the line, and the start the 22nd.
+	// of the line, the start the 22nd and the resident pages the 24th.
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(fields) < 20 || len(fields[0]) != 1 {
+	if len(fields) < 22 || len(fields[0]) != 1 {
 		return procStat{}, errors.New("unknown format of stat")
 	}
-	parent, err := strconv.Atoi(string(fields[1]))
-	return procStat{state: fields[0][0], parent: parent, started: string(fields[19])}, err
+	parent, parentErr := strconv.Atoi(string(fields[1]))
+	pages, pagesErr := strconv.ParseInt(string(fields[21]), 10, 64)
+	return procStat{
+		state: fields[0][0], parent: parent, started: string(fields[19]), resident: pages * int64(os.Getpagesize()),
+	}, errors.Join(parentErr, pagesErr)
 }
 
 // marked reports whether the process's environment has the mark.
@@ -116,6 +121,17 @@ func (g *scanned) marked(pid int) bool {
 		}
 	}
 	return false
+}
+
+func (g *scanned) memory() (int64, error) {
+	pids, err := g.pids()
+	var sum int64
+	for _, pid := range pids {
+		if st, err := g.stat(pid); err == nil {
+			sum += st.resident
+		}
+	}
+	return sum, err
 }
 
 // kill repeats until no member is left: one may be born while another dies.

@@ -25,6 +25,9 @@ type Config struct {
 	// MaxProcesses bounds the processes and threads of all execs together; it needs Cgroup. Zero means one for each 1.5 MiB
 	// of memory, at least 64 and at most 1024.
 	MaxProcesses int
+	// Memory is watched: when it is used up, the greediest process group is killed. With Cgroup, nil means the sandbox's own
+	// figures; without it that nothing is watched. The server closes it.
+	Memory Memory
 	// Logger hears of what goes wrong; nil is silent.
 	Logger *slog.Logger
 	// AllowPeer decides about a connection right after accept; nil allows all.
@@ -89,6 +92,8 @@ type Server struct {
 	// conns and work count the goroutines that Close waits for: of connections, and of execs.
 	conns, work sync.WaitGroup
 	slots       chan struct{}
+	// guard watches memory; nil if nothing tells how much there is.
+	guard *memoryGuard
 
 	// mu guards what follows. A ring's lock may be taken while it is held, never the other way round.
 	mu       sync.Mutex
@@ -118,8 +123,19 @@ func New(cfg Config) (*Server, error) {
 			_ = null.Close()
 			return nil, err
 		}
+		if cfg.Memory == nil {
+			if cfg.Memory, err = openMemory(cfg.Cgroup); err != nil {
+				s.groups.close()
+				_ = null.Close()
+				return nil, err
+			}
+		}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if cfg.Memory != nil {
+		s.guard = &memoryGuard{srv: s, memory: cfg.Memory, wake: make(chan struct{}, 1)}
+		s.work.Go(s.guard.run)
+	}
 	return s, nil
 }
 

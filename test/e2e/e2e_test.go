@@ -45,6 +45,7 @@ func TestSandboxes(t *testing.T) {
 		{"a silent sandbox fails, a busy one does not", testSilentSandbox},
 		{"a fork bomb", testForkBomb},
 		{"a memory hog", testMemoryHog},
+		{"a memory hog that nothing guards", testMemoryHogUnguarded},
 		{"timeout kills the group", testTimeout},
 		{"silence stays alive", testSilence},
 		{"terminal", testTerminal},

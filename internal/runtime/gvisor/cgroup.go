@@ -45,6 +45,9 @@ type cgroupTree interface {
 	usage(name string) (cgroupUsage, error)
 	// outOfMemory reports whether the kernel has killed in the groups for want of memory.
 	outOfMemory(name string) bool
+	// watchMemory returns a file that is readable once the groups have run out of memory; nil where the kernel then kills all
+	// of them by itself, or has no limit.
+	watchMemory(name string) (*os.File, error)
 }
 
 // cgroupUsage is what the kernel counts.
@@ -55,10 +58,11 @@ type cgroupUsage struct {
 }
 
 // The hard limit lies above the tenant's, so that what watches inside can act first: a sandbox that hits it is killed
-// whole. The fixed part is for sentry and gofer themselves.
+// whole. The fixed part is for sentry and gofer themselves, some 25 MiB, and for what processes take while the guest agent
+// comes to kill them: 10 MiB for one process, over 100 MiB for several that fight for the processor.
 const (
 	hardHeadroomShare = 10
-	hardHeadroomLeast = 64 << 20
+	hardHeadroomLeast = 128 << 20
 )
 
 // hardMemory turns a tenant's limit of memory into the kernel's; zero is no limit.

@@ -98,7 +98,7 @@ func TestCgroups2Limits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{
-		"memory.max": "1181116006", "memory.swap.max": "0", "memory.oom.group": "1", "cpu.max": "150000 100000",
+		"memory.max": "1207959552", "memory.swap.max": "0", "memory.oom.group": "1", "cpu.max": "150000 100000",
 	} {
 		if got := f.read(filepath.Join(group, file)); got != want {
 			t.Errorf("%s is %q, want %q", file, got, want)
@@ -164,8 +164,8 @@ func TestCgroups1Limits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{
-		"memory/shoal/tree/" + id + "/memory.limit_in_bytes":       "335544320",
-		"memory/shoal/tree/" + id + "/memory.memsw.limit_in_bytes": "335544320",
+		"memory/shoal/tree/" + id + "/memory.limit_in_bytes":       "402653184",
+		"memory/shoal/tree/" + id + "/memory.memsw.limit_in_bytes": "402653184",
 		"cpu/shoal/tree/" + id + "/cpu.cfs_quota_us":               "1000",
 		"cpu/shoal/tree/" + id + "/cpu.cfs_period_us":              "100000",
 	} {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // cgroups1 is a host with one hierarchy per controller. A v2 hierarchy mounted beside them has no controllers and is left
@@ -172,6 +174,29 @@ func (c *cgroups1) usage(name string) (cgroupUsage, error) {
 		u.cpuSeconds = float64(nanos) / 1e9
 	}
 	return u, nil
+}
+
+// watchMemory has the kernel signal an event descriptor. It needs only the group's two files at registration; the group's end
+// signals too.
+func (c *cgroups1) watchMemory(name string) (*os.File, error) {
+	if !c.has("memory") {
+		return nil, nil //nolint:nilnil // Nil is an answer here.
+	}
+	dir := c.dir("memory", name)
+	control, err := os.Open(filepath.Join(dir, "memory.oom_control"))
+	if err != nil {
+		return nil, fmt.Errorf("watch memory: %w", err)
+	}
+	defer func() { _ = control.Close() }()
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("watch memory: %w", err)
+	}
+	event := os.NewFile(uintptr(fd), "memory event")
+	if err := writeControl(dir, "cgroup.event_control", fmt.Sprintf("%d %d", fd, control.Fd())); err != nil {
+		return nil, errors.Join(err, event.Close())
+	}
+	return event, nil
 }
 
 func (c *cgroups1) outOfMemory(name string) bool {

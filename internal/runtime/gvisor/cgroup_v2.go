@@ -164,6 +164,9 @@ func (c *cgroups2) usage(name string) (cgroupUsage, error) {
 	return u, nil
 }
 
+// watchMemory has nothing to watch: see memory.oom.group.
+func (c *cgroups2) watchMemory(string) (*os.File, error) { return nil, nil } //nolint:nilnil // Nil is an answer here.
+
 func (c *cgroups2) outOfMemory(name string) bool {
 	return readKeyed(c.dir(name), "memory.events", "oom_kill") > 0
 }

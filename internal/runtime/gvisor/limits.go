@@ -25,7 +25,8 @@ func bundleName(r core.Resources) string {
 	return fmt.Sprintf("bundle-m%d-c%d", max(0, r.MemoryBytes), cpus)
 }
 
-// applyBundleLimits rewrites a sentry's arguments: total memory and number of processors as in the bundle's name.
+// applyBundleLimits rewrites a sentry's arguments: memory and number of processors as in the bundle's name. What gVisor calls
+// the host's memory decides how much a tmpfs may hold: half of it.
 // Arguments without such a bundle are returned as they are.
 func applyBundleLimits(args []string) []string {
 	boot := slices.Index(args, "boot")
@@ -48,11 +49,14 @@ func applyBundleLimits(args []string) []string {
 		return args
 	}
 	out := slices.Clone(args)
-	if i := slices.Index(out, "--total-memory"); i >= 0 && i+1 < len(out) && memory != "0" {
-		if host, err := strconv.ParseUint(out[i+1], 10, 64); err == nil {
-			if own, err := strconv.ParseUint(memory, 10, 64); err == nil && own < host {
-				out[i+1] = memory
-			}
+	for _, flag := range []string{"--total-memory", "--total-host-memory"} {
+		i := slices.Index(out, flag) + 1
+		if i == 0 || i == len(out) || memory == "0" {
+			continue
+		}
+		host, err := strconv.ParseUint(out[i], 10, 64)
+		if own, ownErr := strconv.ParseUint(memory, 10, 64); err == nil && ownErr == nil && own < host {
+			out[i] = memory
 		}
 	}
 	if cpus > 0 && !slices.ContainsFunc(out, isCPUNum) {

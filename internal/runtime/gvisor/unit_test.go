@@ -45,8 +45,8 @@ func TestBundleLimits(t *testing.T) {
 	bundle := "--bundle=/mnt/" + bundleName(core.Resources{MemoryBytes: 1 << 20, VCPUs: 0.5})
 	for name, c := range map[string]struct{ args, want []string }{
 		"memory and processors": {
-			[]string{"runsc-sandbox", "boot", bundle, "--total-memory", "4194304", "id"},
-			[]string{"runsc-sandbox", "boot", "--cpu-num=1", bundle, "--total-memory", "1048576", "id"},
+			[]string{"runsc-sandbox", "boot", bundle, "--total-memory", "4194304", "--total-host-memory", "8388608", "id"},
+			[]string{"runsc-sandbox", "boot", "--cpu-num=1", bundle, "--total-memory", "1048576", "--total-host-memory", "1048576", "id"},
 		},
 		"never above the host": {
 			[]string{"runsc-sandbox", "boot", bundle, "--total-memory", "4096", "id"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"sync"
@@ -13,9 +14,12 @@ import (
 	"shoal/internal/runtime"
 )
 
-// watch waits for the end of one sandbox's sentry, without being its parent, and for the end of its init.
+// watch waits for the end of one sandbox's sentry, without being its parent, for the end of its init, and for its groups to
+// run out of memory.
 type watch struct {
 	sentry *os.File
+	// memory is readable once the groups have run out of memory; nil where there is nothing to wait for.
+	memory *os.File
 	// cancel ends a connection attempt.
 	cancel context.CancelFunc
 	// once guards the closing, which ends the waiting.
@@ -26,7 +30,9 @@ type watch struct {
 	wait net.Conn
 	// ended is what the sentry told.
 	ended string
-	stop  bool
+	// outOfMemory says that the groups ran out of memory, and were killed for it.
+	outOfMemory bool
+	stop        bool
 }
 
 // watchBox starts watching a sandbox that runs, for longer than the call that has it begin.
@@ -36,8 +42,12 @@ func (d *Driver) watchBox(ctx context.Context, b *box) error {
 	if err != nil {
 		return fmt.Errorf("watch sentry: %w", err)
 	}
+	memory, err := d.cgroups.watchMemory(string(b.id))
+	if err != nil {
+		return errors.Join(err, sentry.Close())
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	w := &watch{sentry: sentry, cancel: cancel}
+	w := &watch{sentry: sentry, memory: memory, cancel: cancel}
 	b.mu.Lock()
 	old := b.watch
 	b.watch = w
@@ -51,6 +61,9 @@ func (d *Driver) watchBox(ctx context.Context, b *box) error {
 	if d.closed {
 		w.close()
 		return errors.New("the runtime is shutting down")
+	}
+	if memory != nil {
+		d.watchers.Go(func() { d.waitMemory(ctx, b, w) })
 	}
 	d.watchers.Add(2)
 	go func() {
@@ -86,6 +99,9 @@ func (w *watch) close() {
 			_ = w.wait.Close() // Only to wake the reader: there is nothing to lose.
 		}
 		_ = w.sentry.Close() // Likewise.
+		if w.memory != nil {
+			_ = w.memory.Close() // Likewise.
+		}
 	})
 }
 
@@ -118,6 +134,28 @@ func (w *watch) waitInit(ctx context.Context, socket, container string) {
 	w.mu.Lock()
 	w.ended = ended
 	w.mu.Unlock()
+}
+
+// waitMemory kills all of a sandbox that has run out of memory. The kernel kills one process, whichever is largest: a sandbox
+// of which a part is gone may go on, hang or end, and each would be somebody's surprise.
+func (d *Driver) waitMemory(ctx context.Context, b *box, w *watch) {
+	// It may have happened while nobody watched.
+	if !d.cgroups.outOfMemory(string(b.id)) && !waitReadable(w.memory) {
+		return
+	}
+	b.mu.Lock()
+	mine := b.watch == w
+	b.mu.Unlock()
+	// The groups' own end is an event as well.
+	if !mine || b.isKilled() {
+		return
+	}
+	w.mu.Lock()
+	w.outOfMemory = true
+	w.mu.Unlock()
+	if err := d.killGroup(b); err != nil {
+		d.log.WarnContext(ctx, "sandbox that ran out of memory cannot be killed", slog.Any("sandbox_id", b.id), slog.Any("err", err))
+	}
 }
 
 // waitSentry reports the sandbox's exit when the sentry ends, unless the watch is closed first.
@@ -159,10 +197,10 @@ func (d *Driver) exitReason(w *watch, r record) string {
 	status, _ := r.Sentry.reap()
 	r.Gofer.reap()
 	w.mu.Lock()
-	ended := w.ended
+	ended, outOfMemory := w.ended, w.outOfMemory
 	w.mu.Unlock()
 	switch {
-	case d.cgroups.outOfMemory(string(r.ID)):
+	case outOfMemory || d.cgroups.outOfMemory(string(r.ID)):
 		return "the sandbox ran out of memory and was killed whole"
 	case ended != "":
 		return ended
