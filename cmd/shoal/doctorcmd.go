@@ -19,11 +19,11 @@ func doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Say whether this machine can run sandboxes, and how to mend what is wrong",
 		Long: `Look at everything that the server needs of this machine. For what is wrong it says what that costs and how to mend it.
-It changes nothing, and needs no server; as an ordinary user it can't look at everything. -o json prints the checks as JSON.
+It changes nothing, and needs no server; as an ordinary user it can't look at everything.
 
 The exit code is 0 if sandboxes can run here, with or without warnings, and 125 if not.`,
 		Example:     "  sudo shoal doctor\n  sudo shoal doctor -o json",
-		Annotations: offline(),
+		Annotations: offline("output"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(config.Sources{Environ: os.Environ(), Flags: cmd.Flags()})
 			if err != nil {

@@ -23,7 +23,7 @@ variables, then flags; 'shoal config print' shows the result.`,
 		Example: `  sudo shoal serve
   sudo shoal serve --data-dir /srv/shoal --listen 127.0.0.1:8701
   sudo SHOAL_LOG_LEVEL=debug shoal serve`,
-		Annotations: offline(),
+		Annotations: offline(""),
 		SuggestFor:  []string{"server", "daemon"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(config.Sources{Environ: os.Environ(), Flags: cmd.Flags()})
@@ -55,7 +55,7 @@ func configCommand() *cobra.Command {
 		Long: `Show or check the configuration that 'shoal serve' would have, given the same flags and variables here. All settings are in
 docs/reference/config.md.`,
 		Example:     "  shoal config print\n  shoal config check --config ./shoal.yaml",
-		Annotations: offline(),
+		Annotations: offline(""),
 		SuggestFor:  []string{"settings", "configuration"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -68,7 +68,7 @@ docs/reference/config.md.`,
 		Long: `Print every setting with its value and where that comes from: the default, the file, a SHOAL_* variable or a flag. The
 output is YAML, and as such a configuration file.`,
 		Example:     "  shoal config print\n  shoal config print --config /etc/shoal/shoal.yaml",
-		Annotations: offline(),
+		Annotations: offline(""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load(cmd)
 			if err != nil {
@@ -83,7 +83,7 @@ output is YAML, and as such a configuration file.`,
 		Long: `Say whether the server would start with this configuration: everything that is wrong with it, a line each, with the line of
 the file. The exit code is 0 if nothing is, else 125.`,
 		Example:     "  shoal config check --config ./shoal.yaml",
-		Annotations: offline(),
+		Annotations: offline(""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load(cmd)
 			if err != nil {

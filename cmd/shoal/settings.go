@@ -12,8 +12,8 @@ import (
 	"shoal/internal/core"
 )
 
-// offline marks commands that talk to no server: see cli.Offline.
-func offline() map[string]string { return map[string]string{cli.Offline: ""} }
+// offline marks commands that talk to no server, and names what they share with others: see cli.Offline.
+func offline(shared string) map[string]string { return map[string]string{cli.Offline: shared} }
 
 // addSettings gives a command the flags of those settings that it reads, and --config; its help leaves out those that are
 // quiet. A flag that would change nothing is not taken; the file and the variables may have all settings.

@@ -27,7 +27,7 @@ func runOwn(t *testing.T, args ...string) (code int, stdout, stderr string) {
 func TestHelpNamesWhatCommandsRead(t *testing.T) {
 	flag := regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+)`)
 	for command, want := range map[string][]string{
-		"doctor":    {"config", "data-dir", "help", "runtime-owner-uid"},
+		"doctor":    {"config", "data-dir", "help", "runtime-owner-uid", "output"},
 		"uninstall": {"config", "data-dir", "delete-data", "help", "runtime-cgroup-parent", "yes"},
 		"config":    {"help"},
 	} {

@@ -31,7 +31,7 @@ The data directory stays unless --delete-data is given: then templates, records 
 for good.`,
 		Example: `  sudo systemctl stop shoal && sudo shoal uninstall --yes
   sudo shoal uninstall --data-dir /srv/shoal --delete-data --yes`,
-		Annotations: offline(),
+		Annotations: offline(""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(config.Sources{Environ: os.Environ(), Flags: cmd.Flags()})
 			if err != nil {

@@ -129,9 +129,10 @@ func flagError(c *cobra.Command, err error) error {
 }
 
 // checkArguments makes every command answer wrong arguments as a usage error, and refuse an output format that it doesn't
-// know.
+// know. It is called once the tree is complete.
 func checkArguments(c *cobra.Command) {
 	c.Args = takesWhatItSays
+	c.Flags().BoolP("help", "h", false, "show this")
 	if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
 			if f := c.Flags().Lookup("output"); f != nil && f.Value.String() != outputTable && f.Value.String() != outputJSON {

@@ -86,7 +86,8 @@ func (a *app) root(extra []*cobra.Command) *cobra.Command {
   1. --url and --data-dir
   2. SHOAL_URL and SHOAL_API_KEY
   3. the file cli.json in the configuration directory (~/.config/shoal): {"url": "…", "api_key": "…"}
-  4. the local data directory (SHOAL_DATA_DIR, else /var/lib/shoal), whose admin.key only root can read`,
+  4. the local data directory (SHOAL_DATA_DIR, else /var/lib/shoal), whose admin.key only root can read
+So on the server's own machine call them as root (sudo), or set SHOAL_API_KEY.`,
 		Example: `  shoal run -- python3 -c 'print(6*7)'
   shoal create --name lab --ttl 2h
   shoal exec lab -- uname -a
@@ -110,6 +111,8 @@ func (a *app) root(extra []*cobra.Command) *cobra.Command {
 	p.StringVar(&a.dataDir, "data-dir", "", "the data `directory` of a server on this machine, for its address and admin key (default: SHOAL_DATA_DIR, else "+defaultDataDir+")")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON}, cobra.ShellCompDirectiveNoFileComp))
 	_ = root.MarkPersistentFlagDirname("data-dir")
+
+	root.Flags().BoolP("version", "v", false, "show this program's version; 'shoal version' shows the server's too")
 
 	for _, g := range []cobra.Group{
 		{ID: groupSandbox, Title: "Sandboxes:"}, {ID: groupInside, Title: "Inside a sandbox:"}, {ID: groupServer, Title: "Server:"},

@@ -29,8 +29,8 @@ func (p *processFlags) add(c *cobra.Command) {
 	p.addCommon(c)
 	f := c.Flags()
 	f.Var(&p.timeout, "timeout", "kill it and everything it started after this `duration`, such as 90s; the exit code is 124 then")
-	f.BoolVarP(&p.stdin, "interactive", "i", false, "pass our input on (else its input is empty)")
-	f.BoolVarP(&p.tty, "tty", "t", false, "give it a terminal: ours")
+	f.BoolVarP(&p.stdin, "interactive", "i", false, "pass our standard input on (else its input is empty)")
+	f.BoolVarP(&p.tty, "tty", "t", false, "give it our terminal, for programs that are used by hand; passes our input on, too")
 }
 
 // addCommon declares the flags that shell has too.

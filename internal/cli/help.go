@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Offline is the annotation of a command that talks to no server: its help leaves out the flags that say which one.
+// Offline is the annotation of a command that talks to no server: its help leaves out the flags that say which one. Its value
+// names those flags of every command that mean something to it all the same.
 const Offline = "offline"
 
 // helpCommand replaces cobra's own, which answers a mistyped name with success.
@@ -35,8 +36,6 @@ func helpCommand() *cobra.Command {
 			if len(rest) > 0 {
 				return unknownCommand(found, rest[0])
 			}
-			found.InitDefaultHelpFlag() // So that it is listed.
-			found.InitDefaultVersionFlag()
 			return found.Help()
 		},
 	}
@@ -114,10 +113,15 @@ func writeCommands(b *strings.Builder, c *cobra.Command) {
 
 // sharedFlags returns those flags of every command that mean something to c.
 func sharedFlags(c *cobra.Command) *pflag.FlagSet {
-	if _, offline := c.Annotations[Offline]; offline {
-		return &pflag.FlagSet{}
+	names, offline := c.Annotations[Offline]
+	if !offline {
+		return c.InheritedFlags()
 	}
-	return c.InheritedFlags()
+	var few pflag.FlagSet
+	for _, name := range strings.Fields(names) {
+		few.AddFlag(c.InheritedFlags().Lookup(name))
+	}
+	return &few
 }
 
 func flagText(f *pflag.FlagSet) string { return strings.TrimRight(f.FlagUsages(), "\n ") }

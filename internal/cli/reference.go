@@ -49,7 +49,6 @@ func Section(c *cobra.Command) string {
 	if text == "" {
 		text = c.Short + "."
 	}
-	c.InitDefaultHelpFlag()
 	fmt.Fprintf(&b, "%s\n\n", prose(text))
 	fmt.Fprintf(&b, "    %s\n\n", usageLine(c))
 	if len(c.Aliases) > 0 {

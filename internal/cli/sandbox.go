@@ -245,8 +245,8 @@ func (a *app) getCommand() *cobra.Command {
 		Short:      "Show a sandbox and what it uses",
 		GroupID:    groupSandbox,
 		SuggestFor: []string{"show", "describe", "inspect", "info", "status"},
-		Long: `Show all that is known of a sandbox, also why it failed if it did, and, if it runs, what it uses now. With -o json that is the API's object with its
-metrics beside it.`,
+		Long: `Show all that is known of a sandbox, also why it failed if it did, and, if it runs, what it uses now. With -o json that is
+the API's object with its metrics beside it.`,
 		Example: `  shoal get lab
   shoal get -o json lab | jq .metrics.memory_bytes`,
 		ValidArgsFunction: a.complete().sandboxes(1),

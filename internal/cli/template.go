@@ -17,7 +17,9 @@ func (a *app) templateCommand() *cobra.Command {
 		Short:      "Look at what sandboxes start from",
 		GroupID:    groupServer,
 		SuggestFor: []string{"templates", "image", "images"},
-		Long:       `Look at templates: what sandboxes start from. A server makes minimal and base at its first start.`,
+		Long: `Look at templates: what sandboxes start from. A server makes two at its first start, from its machine's own distribution:
+minimal, with python3, and base, with pip, node, npm, git, curl, jq, a compiler and a user with sudo. They are the only
+ones for now.`,
 		Example: `  shoal template ls
   shoal template get base -o json | jq -r '.packages[].name'`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },

@@ -25,7 +25,7 @@ func (a *app) tourCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "tour",
 		Short:   "Show what Shoal does, in about a minute",
-		GroupID: groupServer,
+		GroupID: groupServer, Annotations: map[string]string{Offline: "data-dir"},
 		Long: `Start a server of its own, show four things with timings, and take everything away again: code in a sandbox, files in
 and out, a runaway loop and its deadline, and a server killed while its sandbox goes on. Needs root.
 
