@@ -177,7 +177,7 @@ func (m *machine) Metrics(_ context.Context, _ core.SandboxID) (core.SandboxMetr
 
 func (m *machine) List(context.Context) ([]core.NodeSandbox, error)      { return nil, nil }
 func (m *machine) Exits() <-chan core.NodeExit                           { return m.exits }
-func (m *machine) Sweep(context.Context, map[core.SandboxID]bool) error  { return nil }
+func (m *machine) Sweep(context.Context, core.Known) error               { return nil }
 func (m *machine) DeleteTemplate(context.Context, core.TemplateID) error { return nil }
 func (m *machine) Capacity(context.Context) (core.NodeCapacity, error) {
 	return core.NodeCapacity{}, nil

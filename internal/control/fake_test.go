@@ -78,7 +78,7 @@ type node struct {
 	reserved  map[core.SandboxID]core.Resources
 	running   map[core.SandboxID]core.NodeSpec
 	guests    map[core.SandboxID]*guest
-	swept     []map[core.SandboxID]bool
+	swept     []core.Known
 	deleted   map[core.SandboxID]int
 	templates map[core.TemplateID]bool
 	exits     chan core.NodeExit
@@ -183,7 +183,7 @@ func (n *node) List(context.Context) ([]core.NodeSandbox, error) {
 
 func (n *node) Exits() <-chan core.NodeExit { return n.exits }
 
-func (n *node) Sweep(_ context.Context, known map[core.SandboxID]bool) error {
+func (n *node) Sweep(_ context.Context, known core.Known) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.swept = append(n.swept, known)

@@ -20,17 +20,9 @@ type repair struct {
 // reconcile brings store and node together after a restart: what the store does not know is set aside, what was half done
 // is undone or finished, and what no longer runs is said to have failed.
 func (r *repair) reconcile(ctx context.Context) error {
-	var all []core.Sandbox
-	err := r.store.View(ctx, func(tx store.Reader) (err error) {
-		all, err = tx.AllSandboxes()
-		return err
-	})
+	all, known, err := r.recorded(ctx)
 	if err != nil {
 		return err
-	}
-	known := map[core.SandboxID]bool{}
-	for _, sb := range all {
-		known[sb.ID] = true
 	}
 	if err := r.node.Sweep(ctx, known); err != nil {
 		r.log.Warn("some remains could not be reclaimed yet", slog.Any("err", err))
@@ -51,6 +43,30 @@ func (r *repair) reconcile(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// recorded returns the sandboxes to look after, and all that the store knows of what may lie on the node.
+func (r *repair) recorded(ctx context.Context) (all []core.Sandbox, known core.Known, err error) {
+	err = r.store.View(ctx, func(tx store.Reader) (err error) {
+		known = core.Known{Sandboxes: map[core.SandboxID]bool{}, Templates: map[core.TemplateID]bool{}}
+		if all, err = tx.AllSandboxes(); err != nil {
+			return err
+		}
+		for _, sb := range all {
+			known.Sandboxes[sb.ID] = true
+		}
+		for _, state := range []core.TemplateState{core.TemplateBuilding, core.TemplateReady, core.TemplateFailed} {
+			list, err := tx.TemplatesInState(state)
+			if err != nil {
+				return err
+			}
+			for _, t := range list {
+				known.Templates[t.ID] = true
+			}
+		}
+		return nil
+	})
+	return all, known, err
 }
 
 func (r *repair) reconcileOne(ctx context.Context, sb core.Sandbox, running map[core.SandboxID]core.NodeSandbox) error {

@@ -298,7 +298,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("died: %+v %v", got, err)
 	}
 	known := w.node.swept[len(w.node.swept)-1]
-	if !known[lives.ID] || !known[died.ID] || len(known) != 2 {
+	if !known.Sandboxes[lives.ID] || !known.Sandboxes[died.ID] || len(known.Sandboxes) != 2 || !known.Templates[lives.Template] || len(known.Templates) != 1 {
 		t.Errorf("swept with %v", known)
 	}
 }

@@ -45,6 +45,12 @@ type NodeSandbox struct {
 	Running bool
 }
 
+// Known is what there are records of: a node keeps it, and sets aside or reclaims everything else that it finds.
+type Known struct {
+	Sandboxes map[SandboxID]bool
+	Templates map[TemplateID]bool
+}
+
 // NodeExit tells that a sandbox's machine ended without being asked to.
 type NodeExit struct {
 	Sandbox     SandboxID
@@ -84,8 +90,9 @@ type Node interface {
 	List(ctx context.Context) ([]NodeSandbox, error)
 	// Exits delivers sandboxes that ended by themselves until the node closes.
 	Exits() <-chan NodeExit
-	// Sweep sets trees aside, and reclaims processes and mounts, of sandboxes that are not in known.
-	Sweep(ctx context.Context, known map[SandboxID]bool) error
+	// Sweep sets aside the trees of sandboxes and templates that are not in known, and reclaims the processes and mounts of
+	// such sandboxes.
+	Sweep(ctx context.Context, known Known) error
 	// ImportTemplate makes a frozen tree for the template by calling fill with an empty directory. The tree's digest
 	// and size are returned. An import that was cut off leaves nothing.
 	ImportTemplate(ctx context.Context, id TemplateID, fill func(ctx context.Context, dir string) error) (TreeInfo, error)

@@ -60,9 +60,9 @@ func (n *Node) adoptOne(ctx context.Context, e entry) {
 	n.machines.put(m)
 }
 
-// Sweep reclaims what has no right to be here. known holds the sandboxes that the store wants. It runs once after a start,
+// Sweep reclaims what has no right to be here. known is what the store has records of. It runs once after a start,
 // before any command. It goes on after an error: what is broken in one sandbox is no reason to leave another.
-func (n *Node) Sweep(ctx context.Context, known map[core.SandboxID]bool) error {
+func (n *Node) Sweep(ctx context.Context, known core.Known) error {
 	entries, err := n.journal.list()
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (n *Node) Sweep(ctx context.Context, known map[core.SandboxID]bool) error {
 	var errs []error
 	for _, e := range entries {
 		journaled[e.Sandbox] = true
-		if err := n.sweepEntry(ctx, e, known[e.Sandbox]); err != nil {
+		if err := n.sweepEntry(ctx, e, known.Sandboxes[e.Sandbox]); err != nil {
 			errs = append(errs, fmt.Errorf("sweep sandbox %s: %w", e.Sandbox, err))
 		}
 	}
@@ -143,20 +143,31 @@ func (n *Node) sweepStrays(ctx context.Context, journaled map[core.SandboxID]boo
 	return errors.Join(errs...)
 }
 
-// sweepTrees removes cut-off imports, and sets aside the trees of sandboxes that neither journal nor store knows.
-func (n *Node) sweepTrees(ctx context.Context, journaled, known map[core.SandboxID]bool) error {
+// sweepTrees removes cut-off imports, and sets aside the trees that neither journal nor store knows: a missing record destroys
+// no data.
+func (n *Node) sweepTrees(ctx context.Context, journaled map[core.SandboxID]bool, known core.Known) error {
 	trees, err := n.cfg.Disk.List(ctx)
 	if err != nil {
 		return fmt.Errorf("list trees: %w", err)
 	}
 	var errs []error
 	for _, t := range trees {
-		id := core.SandboxID(t.Ref.ID)
-		switch {
-		case t.Ref.Kind == disk.KindTemplate && !t.Complete:
-			errs = append(errs, n.cfg.Disk.Delete(ctx, t.Ref))
-		case t.Ref.Kind == disk.KindSandbox && !journaled[id] && !known[id]:
-			n.log.Warn("tree without a record is set aside", slog.String("tree", t.Ref.ID))
+		var wanted bool
+		switch t.Ref.Kind {
+		case disk.KindTemplate:
+			if !t.Complete {
+				errs = append(errs, n.cfg.Disk.Delete(ctx, t.Ref)) // nobody has ever been told of it
+				continue
+			}
+			wanted = known.Templates[core.TemplateID(t.Ref.ID)]
+		case disk.KindSandbox:
+			id := core.SandboxID(t.Ref.ID)
+			wanted = journaled[id] || known.Sandboxes[id]
+		case disk.KindCheckpoint:
+			wanted = true // this release makes none and knows none: a later one's are not its business
+		}
+		if !wanted {
+			n.log.Warn("tree without a record is set aside", slog.String("kind", string(t.Ref.Kind)), slog.String("tree", t.Ref.ID))
 			errs = append(errs, n.cfg.Disk.Quarantine(ctx, t.Ref))
 		}
 	}

@@ -304,9 +304,9 @@ func (h *host) blockJournal(t *testing.T, id core.SandboxID) {
 }
 
 // aside counts trees that were set aside.
-func (h *host) aside(t *testing.T, id core.SandboxID) int {
+func (h *host) aside(t *testing.T, kind disk.Kind, id string) int {
 	t.Helper()
-	list, err := filepath.Glob(filepath.Join(h.dir, "trees", string(disk.KindSandbox), string(id)+".*"))
+	list, err := filepath.Glob(filepath.Join(h.dir, "trees", string(kind), id+".*"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,15 +16,16 @@ import (
 	runtimefake "shoal/internal/runtime/fake"
 )
 
-func known(ids ...core.SandboxID) map[core.SandboxID]bool {
-	m := map[core.SandboxID]bool{}
+// known says that there are records of some sandboxes, and of the template.
+func known(ids ...core.SandboxID) core.Known {
+	k := core.Known{Sandboxes: map[core.SandboxID]bool{}, Templates: map[core.TemplateID]bool{template: true}}
 	for _, id := range ids {
-		m[id] = true
+		k.Sandboxes[id] = true
 	}
-	return m
+	return k
 }
 
-func (s *server) sweep(t *testing.T, known map[core.SandboxID]bool) {
+func (s *server) sweep(t *testing.T, known core.Known) {
 	t.Helper()
 	if err := s.Sweep(t.Context(), known); err != nil {
 		t.Errorf("sweep: %v", err)
@@ -97,7 +98,7 @@ func TestRestartCutOff(t *testing.T) {
 		}
 		s.sweep(t, ids)
 		s.wantNothing(t)
-		if n := s.host.aside(t, spec.Sandbox); n != 0 {
+		if n := s.host.aside(t, disk.KindSandbox, string(spec.Sandbox)); n != 0 {
 			t.Error("its tree was set aside")
 		}
 	}
@@ -126,7 +127,7 @@ func TestRestartDuringCreate(t *testing.T) {
 	if got := s.trace(t); got.machines != "" || got.reserved != 0 {
 		t.Errorf("after the sweep: %+v", got)
 	}
-	if n := s.host.aside(t, spec.Sandbox); n != 1 {
+	if n := s.host.aside(t, disk.KindSandbox, string(spec.Sandbox)); n != 1 {
 		t.Errorf("%d trees were set aside, want 1", n)
 	}
 }
@@ -188,7 +189,7 @@ func TestSweepUnknown(t *testing.T) {
 	if got := s.trace(t); got.journal != string(bystander.Sandbox) || got.machines != string(bystander.Sandbox) || got.reserved != 1 {
 		t.Errorf("left %+v", got)
 	}
-	if n := s.host.aside(t, spec.Sandbox); n != 1 {
+	if n := s.host.aside(t, disk.KindSandbox, string(spec.Sandbox)); n != 1 {
 		t.Errorf("%d trees set aside", n)
 	}
 	entry := string(spec.Sandbox) + ".json"
@@ -261,7 +262,7 @@ func TestDamagedEntries(t *testing.T) {
 			if got := s.trace(t); got != want {
 				t.Errorf("left %+v, want %+v", got, want)
 			}
-			if n := s.host.aside(t, unknown.Sandbox); n != 1 {
+			if n := s.host.aside(t, disk.KindSandbox, string(unknown.Sandbox)); n != 1 {
 				t.Errorf("the unknown one's tree was set aside %d times", n)
 			}
 		})
@@ -318,7 +319,7 @@ func TestSweepStrays(t *testing.T) {
 	if got.machines != string(bystander.Sandbox) || got.slots != got.machines || got.runDirs != got.machines {
 		t.Errorf("left %+v", got)
 	}
-	if strings.Contains(got.trees, string(tree)) || s.host.aside(t, tree) != 1 {
+	if strings.Contains(got.trees, string(tree)) || s.host.aside(t, disk.KindSandbox, string(tree)) != 1 {
 		t.Error("the tree without a record was not set aside")
 	}
 	if !strings.Contains(got.trees, string(recorded)) {
@@ -376,7 +377,7 @@ func TestSweepGoesOn(t *testing.T) {
 	if got := s.trace(t); got != want {
 		t.Errorf("left %+v, want %+v", got, want)
 	}
-	if n := s.host.aside(t, specs[3].Sandbox); n != 1 {
+	if n := s.host.aside(t, disk.KindSandbox, string(specs[3].Sandbox)); n != 1 {
 		t.Errorf("the unknown one's tree was set aside %d times", n)
 	}
 	s.host.world.SetFault(runtimefake.MethodKill, nil)
@@ -400,7 +401,7 @@ func TestSweepKeepsWhatCantBeSetAside(t *testing.T) {
 	s.disk.Fail(diskfake.OpQuarantine, nil)
 	s.sweep(t, known())
 	s.wantNothing(t)
-	if n := s.host.aside(t, spec.Sandbox); n != 1 {
+	if n := s.host.aside(t, disk.KindSandbox, string(spec.Sandbox)); n != 1 {
 		t.Errorf("set aside %d times", n)
 	}
 }

@@ -110,3 +110,37 @@ func TestImportAfterCutOff(t *testing.T) {
 		t.Error("the template is not there")
 	}
 }
+
+// TestTemplateWithoutRecord: a whole template that nobody has a record of is set aside for a day, never removed at once; one
+// that was cut off is removed.
+func TestTemplateWithoutRecord(t *testing.T) {
+	s := start(t)
+	cutOff := disk.Ref{Kind: disk.KindTemplate, ID: "halfatemplate000000000"}
+	if _, err := s.disk.Create(t.Context(), cutOff); err != nil {
+		t.Fatal(err)
+	}
+	s.sweep(t, known())
+	if !s.hasTemplate(t, template) {
+		t.Fatal("a template with a record was taken away")
+	}
+	if got := s.host.aside(t, disk.KindTemplate, cutOff.ID); got != 0 {
+		t.Errorf("a cut-off import is kept %d times", got)
+	}
+	nobody := core.Known{}
+	s.sweep(t, nobody)
+	if s.hasTemplate(t, template) {
+		t.Error("a template without a record is still in use")
+	}
+	if got := s.host.aside(t, disk.KindTemplate, string(template)); got != 1 {
+		t.Fatalf("set aside %d times", got)
+	}
+	s.sweep(t, nobody)
+	if got := s.host.aside(t, disk.KindTemplate, string(template)); got != 1 {
+		t.Errorf("after the next sweep set aside %d times", got)
+	}
+	s.importTemplate(t) // its name is free
+	spec := s.create(t)
+	if !s.reachable(t, spec.Sandbox) {
+		t.Error("not reachable")
+	}
+}
