@@ -118,7 +118,7 @@ func newMachine(dir string) *machine {
 	}
 }
 
-func (m *machine) Reserve(core.SandboxID, core.Resources) error {
+func (m *machine) Reserve(context.Context, core.SandboxID, core.Resources) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.full {

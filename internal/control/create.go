@@ -32,7 +32,7 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 	if ttl > 0 {
 		sb.ExpiresAt = now.Add(ttl)
 	}
-	if err := s.node.Reserve(sb.ID, sb.Resources); err != nil {
+	if err := s.node.Reserve(ctx, sb.ID, sb.Resources); err != nil {
 		return core.Sandbox{}, err
 	}
 	// The turn is taken before anyone can know the sandbox: a delete then always comes after the create.

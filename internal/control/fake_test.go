@@ -99,7 +99,7 @@ func newNode() *node {
 	}
 }
 
-func (n *node) Reserve(id core.SandboxID, r core.Resources) error {
+func (n *node) Reserve(_ context.Context, id core.SandboxID, r core.Resources) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.reserved) >= n.max {

@@ -74,7 +74,7 @@ type NodeCapacity struct {
 type Node interface {
 	// Reserve promises resources to a sandbox, atomically: either all of it or an exhausted error and nothing. A second
 	// reservation by the same sandbox replaces the first.
-	Reserve(id SandboxID, r Resources) error
+	Reserve(ctx context.Context, id SandboxID, r Resources) error
 	// Release gives a reservation back. Delete releases by itself.
 	Release(id SandboxID)
 	// Create clones the template's tree and starts a sandbox whose guest agent has answered. On any error nothing of

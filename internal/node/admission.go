@@ -36,8 +36,11 @@ func newAdmission(limits Limits, d disk.Driver) *admission {
 	return &admission{limits: limits, disk: d, reserved: map[core.SandboxID]core.Resources{}}
 }
 
-func (a *admission) reserve(id core.SandboxID, r core.Resources) error {
-	space, err := a.disk.Space(context.Background())
+func (a *admission) reserve(ctx context.Context, id core.SandboxID, r core.Resources) error {
+	space, err := a.disk.Space(ctx)
+	if ctx.Err() != nil {
+		return interrupted(ctx, ctx.Err(), "the reservation")
+	}
 	if err != nil {
 		return core.Wrap(core.CodeUnavailable, err, "the node can't tell how much disk space it has")
 	}

@@ -1,12 +1,14 @@
 package node_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
 
 	"shoal/internal/core"
 	"shoal/internal/disk"
+	diskfake "shoal/internal/disk/fake"
 	"shoal/internal/node"
 )
 
@@ -25,29 +27,29 @@ func TestReserve(t *testing.T) {
 	a, b, c := core.SandboxID(core.NewID()), core.SandboxID(core.NewID()), core.SandboxID(core.NewID())
 	of := func(m int64) core.Resources { return core.Resources{MemoryBytes: m * mib} }
 	s.disk.SetSpace(disk.Space{TotalBytes: 100 * mib, FreeBytes: 10*mib - 1})
-	wantExhausted(t, s.Reserve(a, of(1)))
+	wantExhausted(t, s.Reserve(t.Context(), a, of(1)))
 	s.wantNothing(t)
 	s.disk.SetSpace(disk.Space{TotalBytes: 100 * mib, FreeBytes: 10 * mib})
-	wantExhausted(t, s.Reserve(a, of(101)))
-	if err := s.Reserve(a, of(60)); err != nil {
+	wantExhausted(t, s.Reserve(t.Context(), a, of(101)))
+	if err := s.Reserve(t.Context(), a, of(60)); err != nil {
 		t.Fatal(err)
 	}
-	wantExhausted(t, s.Reserve(b, of(41)))
+	wantExhausted(t, s.Reserve(t.Context(), b, of(41)))
 	if got := s.trace(t); got != (trace{reserved: 1, memory: 60 * mib}) {
 		t.Errorf("after a refusal: %+v", got)
 	}
 	// A second reservation replaces the first; refused, it leaves it.
-	wantExhausted(t, s.Reserve(a, of(101)))
-	if err := s.Reserve(a, of(50)); err != nil {
+	wantExhausted(t, s.Reserve(t.Context(), a, of(101)))
+	if err := s.Reserve(t.Context(), a, of(50)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Reserve(b, of(50)); err != nil {
+	if err := s.Reserve(t.Context(), b, of(50)); err != nil {
 		t.Fatal(err)
 	}
-	wantExhausted(t, s.Reserve(c, of(0)))
+	wantExhausted(t, s.Reserve(t.Context(), c, of(0)))
 	s.Release(a)
 	s.Release(a)
-	if err := s.Reserve(c, of(50)); err != nil {
+	if err := s.Reserve(t.Context(), c, of(50)); err != nil {
 		t.Error(err)
 	}
 	s.Release(b)
@@ -64,7 +66,7 @@ func TestReserveIsAtomic(t *testing.T) {
 	won := 0
 	for range 50 {
 		wg.Go(func() {
-			if s.Reserve(core.SandboxID(core.NewID()), core.Resources{MemoryBytes: 64 * mib}) == nil {
+			if s.Reserve(t.Context(), core.SandboxID(core.NewID()), core.Resources{MemoryBytes: 64 * mib}) == nil {
 				mu.Lock()
 				won++
 				mu.Unlock()
@@ -74,5 +76,25 @@ func TestReserveIsAtomic(t *testing.T) {
 	wg.Wait()
 	if c, err := s.Capacity(t.Context()); won != 7 || err != nil || c.Sandboxes != 7 || c.MemoryReservedBytes != c.MemoryBytes {
 		t.Errorf("%d won, capacity %+v, %v", won, c, err)
+	}
+}
+
+// TestReserveCanceled: a caller that has gone away is promised nothing, and the disk is not asked for it any more.
+func TestReserveCanceled(t *testing.T) {
+	s := start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.disk.SetHook(func(ctx context.Context, c diskfake.Call) error {
+		if c.Op == diskfake.OpSpace {
+			cancel()
+			<-ctx.Done()
+		}
+		return ctx.Err()
+	})
+	if err := s.Reserve(ctx, core.SandboxID(core.NewID()), core.Resources{MemoryBytes: mib}); !core.IsCode(err, core.CodeCanceled) {
+		t.Errorf("reserve: %v, want canceled", err)
+	}
+	s.disk.SetHook(nil)
+	if c, err := s.Capacity(t.Context()); err != nil || c.Sandboxes != 0 {
+		t.Errorf("promised: %+v, %v", c, err)
 	}
 }

@@ -107,7 +107,9 @@ func (n *Node) Close() error {
 func (n *Node) Exits() <-chan core.NodeExit { return n.exits }
 
 // Reserve promises resources to a sandbox.
-func (n *Node) Reserve(id core.SandboxID, r core.Resources) error { return n.admission.reserve(id, r) }
+func (n *Node) Reserve(ctx context.Context, id core.SandboxID, r core.Resources) error {
+	return n.admission.reserve(ctx, id, r)
+}
 
 // Release gives a reservation back.
 func (n *Node) Release(id core.SandboxID) { n.admission.release(id) }

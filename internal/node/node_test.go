@@ -170,7 +170,7 @@ func newSpec() core.NodeSpec {
 func (s *server) reserve(t *testing.T) core.NodeSpec {
 	t.Helper()
 	spec := newSpec()
-	if err := s.Reserve(spec.Sandbox, spec.Resources); err != nil {
+	if err := s.Reserve(t.Context(), spec.Sandbox, spec.Resources); err != nil {
 		t.Fatalf("reserve: %v", err)
 	}
 	return spec
