@@ -23,6 +23,9 @@ func (a *app) copy(ctx context.Context, src tree, from string, dst tree, to stri
 	if err != nil {
 		return notThere(src, from, err)
 	}
+	if err := copyable(src.label(from), e); err != nil {
+		return err
+	}
 	if _, local := dst.(localTree); !local || to != stdio {
 		if to, err = target(ctx, dst, to, path.Base(filepath.ToSlash(filepath.Clean(from))), e); err != nil {
 			return err
@@ -37,6 +40,21 @@ func (a *app) copy(ctx context.Context, src tree, from string, dst tree, to stri
 	err = c.entry(ctx, from, to, e)
 	c.left.report(a.err)
 	return err
+}
+
+// copyable refuses what is asked for by name and can't be copied; in a directory it would only be left out.
+func copyable(label string, e entry) error {
+	switch e.kind {
+	case api.FileTypeSymlink:
+		if e.target == "" {
+			return fmt.Errorf("%s is a symbolic link, which isn't followed in a sandbox: name what it points to", label)
+		}
+		return fmt.Errorf("%s is a symbolic link to %s, which isn't followed in a sandbox: name that file", label, e.target)
+	case api.FileTypeOther:
+		return fmt.Errorf("%s is neither a file nor a directory; what a pipe brings is copied with - as SRC", label)
+	case api.FileTypeFile, api.FileTypeDirectory:
+	}
+	return nil
 }
 
 // copier copies from one tree to another and remembers what it left out.
@@ -163,7 +181,7 @@ func notThere(t tree, name string, err error) error {
 
 // labelled says what an error is about, in the words that explain has for it.
 func labelled(label string, err error) error {
-	if unreachable(err) != "" || errors.As(err, new(*noSandboxError)) {
+	if unreachable(err) != "" || errors.As(err, new(*notFoundError)) {
 		return err
 	}
 	return fmt.Errorf("%s: %s", label, explain(bare(err)))

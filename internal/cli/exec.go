@@ -118,7 +118,7 @@ func (a *app) killCommand() *cobra.Command {
 				if signal != "" {
 					end = func(ctx context.Context, id string) error { return execs.Signal(ctx, id, signalName(signal)) }
 				}
-				return withinSandbox(c.Context(), client, args[0], end(c.Context(), id))
+				return aboutExec(c.Context(), client, args[0], id, end(c.Context(), id))
 			})
 		},
 	}

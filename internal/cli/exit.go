@@ -90,7 +90,7 @@ func outcomeError(e shoal.Exec) error {
 	case api.OutcomeCanceled:
 		return &exitError{exitOurs, errors.New("the process was canceled")}
 	case api.OutcomeLost:
-		return &exitError{exitOurs, errors.New("the sandbox went away before the process's end could be learned")}
+		return &exitError{exitOurs, errors.New("how the process ended could not be learned")}
 	}
 	return &exitError{exitOurs, fmt.Errorf("the server reports an outcome that this program doesn't know: %q", string(e.Outcome))}
 }
@@ -154,7 +154,7 @@ func typed(field string) string {
 
 // explain says an error in words for a person, with what to do.
 func explain(err error) string {
-	var missing *noSandboxError
+	var missing *notFoundError
 	if errors.As(err, &missing) {
 		return missing.Error()
 	}

@@ -28,7 +28,7 @@ func TestOutcomeExitCodes(t *testing.T) {
 		{"an unknown signal", shoal.Exec{Outcome: api.OutcomeSignaled, Signal: "SIGODD"}, 125, "SIGODD"},
 		{"timeout", shoal.Exec{Outcome: api.OutcomeTimeout}, 124, "timeout"},
 		{"canceled", shoal.Exec{Outcome: api.OutcomeCanceled}, 125, "canceled"},
-		{"lost", shoal.Exec{Outcome: api.OutcomeLost}, 125, "went away"},
+		{"lost", shoal.Exec{Outcome: api.OutcomeLost}, 125, "could not be learned"},
 		{"an unknown outcome", shoal.Exec{Outcome: "odd"}, 125, "odd"},
 		{"none", shoal.Exec{}, 125, "outcome"},
 	} {

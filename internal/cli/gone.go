@@ -10,36 +10,46 @@ import (
 	shoal "shoal/sdk/go"
 )
 
-// noSandboxError says that there is no sandbox of the name or id that was asked for.
-type noSandboxError struct {
-	ref   string
-	cause error
+// notFoundError says that there is no sandbox, or no exec in one, of the name or id that was asked for, and where to look.
+type notFoundError struct {
+	what, ref, look string
+	cause           error
 }
 
-// Error names it and says where to look.
-func (m *noSandboxError) Error() string {
-	return fmt.Sprintf("no such sandbox: %s ('shoal ls -a' shows all, also those that are deleted)", m.ref)
+// Error names it.
+func (e *notFoundError) Error() string {
+	return fmt.Sprintf("no such %s: %s (%s)", e.what, e.ref, e.look)
 }
 
 // Unwrap returns the server's answer.
-func (m *noSandboxError) Unwrap() error { return m.cause }
+func (e *notFoundError) Unwrap() error { return e.cause }
 
 // aboutSandbox says which sandbox isn't there, after a call on the sandbox itself.
 func aboutSandbox(ref string, err error) error {
 	if shoal.ErrorCode(err) == shoal.CodeNotFound {
-		return &noSandboxError{ref, err}
+		return &notFoundError{"sandbox", ref, "'shoal ls -a' shows all, also those that are deleted", err}
 	}
 	return err
 }
 
 // withinSandbox does the same after a call on something in the sandbox, which may also be what is missing.
 func withinSandbox(ctx context.Context, c *shoal.Client, ref string, err error) error {
-	var known *noSandboxError
+	var known *notFoundError
 	if shoal.ErrorCode(err) != shoal.CodeNotFound || errors.As(err, &known) {
 		return err
 	}
 	if _, gerr := c.Sandboxes().Get(ctx, ref); shoal.ErrorCode(gerr) == shoal.CodeNotFound {
-		return &noSandboxError{ref, err}
+		return aboutSandbox(ref, gerr)
+	}
+	return err
+}
+
+// aboutExec says whether an exec isn't there or its sandbox.
+func aboutExec(ctx context.Context, c *shoal.Client, ref, id string, err error) error {
+	err = withinSandbox(ctx, c, ref, err)
+	var known *notFoundError
+	if shoal.ErrorCode(err) == shoal.CodeNotFound && !errors.As(err, &known) {
+		return &notFoundError{"exec", id, "'shoal logs --list " + ref + "' shows all", err}
 	}
 	return err
 }

@@ -342,6 +342,7 @@ func (g *guest) info(path string, i fs.FileInfo) core.FileInfo {
 		f.Type = core.FileDirectory
 	case i.Mode().Type() == fs.ModeSymlink:
 		f.Type = core.FileSymlink
+		f.Target, _ = os.Readlink(g.at(path))
 	}
 	return f
 }

@@ -381,8 +381,8 @@ func each(items []string, do func(string) error) error {
 		case err == nil:
 		case unreachable(err) != "" || len(items) == 1:
 			return err
-		case errors.As(err, new(*noSandboxError)):
-			failed = append(failed, err) // It names the sandbox.
+		case errors.As(err, new(*notFoundError)):
+			failed = append(failed, errors.New(explain(err))) // It names the item. In words, for errors.As would see one of many.
 		default:
 			failed = append(failed, fmt.Errorf("%s: %s", item, explain(err)))
 		}

@@ -21,6 +21,8 @@ type entry struct {
 	name string
 	kind shoal.FileType
 	mode uint32
+	// target is what a symbolic link points to, if that is known.
+	target string
 }
 
 // tree is a place that files are copied from or to: this machine or a sandbox.
@@ -169,7 +171,7 @@ func remoteEntry(info shoal.FileInfo) (entry, error) {
 	if err != nil {
 		return entry{}, fmt.Errorf("the server reports the mode %q", info.Mode)
 	}
-	return entry{name: info.NameBytes(), kind: info.Type, mode: uint32(mode) & 0o777}, nil
+	return entry{name: info.NameBytes(), kind: info.Type, mode: uint32(mode) & 0o777, target: info.Target}, nil
 }
 
 func (t remoteTree) list(ctx context.Context, name string) ([]entry, error) {
