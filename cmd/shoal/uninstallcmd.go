@@ -24,8 +24,8 @@ func uninstallCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "End every sandbox and take what the server made off this machine",
-		Long: `End every sandbox of a stopped server, and remove its network, cgroups, mounts and loop device. Needs root, and the data
-directory and cgroup parent that the server had. The program and its systemd unit stay: 'make uninstall' removes those.
+		Long: `End every sandbox of a stopped server, and remove its network, cgroups, mounts and loop device. Needs root, and the
+--data-dir that the server had. The program and its systemd unit stay: 'make uninstall' removes those.
 
 The data directory stays unless --delete-data is given: then templates, records and files of all tenants are deleted too,
 for good.`,
@@ -47,7 +47,11 @@ for good.`,
 			if err := uninstall(cmd, cfg, deleteData); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "nothing of %s is left on this machine\n", cfg.DataDir)
+			text := "nothing of %s is left on this machine\n"
+			if !deleteData {
+				text = "nothing of %s runs or is mounted any more; what is in it is still there\n"
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), text, cfg.DataDir)
 			return err
 		},
 	}

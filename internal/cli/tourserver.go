@@ -63,7 +63,7 @@ func newTourServer(dir string) (*tourServer, error) {
 
 // flags are what both serve and uninstall need to know.
 func (s *tourServer) flags() []string {
-	return []string{"--data-dir", s.dir, "--runtime-cgroup-parent", "shoal-" + filepath.Base(s.dir), "--templates-bootstrap", defaultTemplate}
+	return []string{"--data-dir", s.dir, "--runtime-cgroup-parent", "shoal-" + filepath.Base(s.dir)}
 }
 
 // start starts the server and returns a client once it answers.
@@ -81,7 +81,9 @@ func (s *tourServer) start(ctx context.Context) (*shoal.Client, error) {
 		return nil, fmt.Errorf("keep open files from the server: %w", err)
 	}
 	// Its life is not the context's: stop ends it in good order.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, append([]string{"serve", "--listen", "127.0.0.1:0", "--log-level", "warn"}, s.flags()...)...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, append([]string{
+		"serve", "--listen", "127.0.0.1:0", "--log-level", "warn", "--templates-bootstrap", defaultTemplate,
+	}, s.flags()...)...)
 	cmd.Stdout, cmd.Stderr = s.log, s.log
 	// A Ctrl-C at the terminal is for the tour, which then stops its server in good order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
