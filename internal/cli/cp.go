@@ -19,10 +19,12 @@ func (a *app) cpCommand() *cobra.Command {
 		Long: `Copy a file or a directory with all that is in it. SANDBOX:/PATH is a path in a sandbox, - is our input or output, and
 anything else is a path here; write ./a:b for a name with a colon.
 
-If DST is a directory, or ends with /, the copy gets SRC's name in it. Missing directories above DST are made in a sandbox;
-here only DST itself is. A file appears whole or not at all. Permission bits are kept; owners are the template's user in
-a sandbox and you here. Symbolic links inside a directory are left out and named, of 10 or more the first few; a link
-that is SRC itself is followed here and refused in a sandbox. To keep links and owners copy an archive: see the examples.`,
+If DST is a directory, the copy gets SRC's name in it; if it ends with / and isn't there, a file gets its name in a new
+directory DST. Missing directories above DST are made in a sandbox and not here. A file appears whole or not at all.
+Permission bits are kept; owners are the template's user in a sandbox and you here.
+
+Symbolic links inside a directory are left out and named, of 10 or more the first few; a link that is SRC itself is
+followed here and refused in a sandbox. To keep links and owners copy an archive, as in the third example.`,
 		Example: `  shoal cp data.csv lab:/tmp/
   shoal cp lab:/tmp/out ./results
   tar c src | shoal exec -i lab -- tar x -C /tmp
