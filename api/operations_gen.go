@@ -3,7 +3,7 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "6ae57100c5c45c33c84fba4a0b0a9143d7dce3cda23b8cb335193e76de2b7512"
+const DocumentDigest = "c10d813db60db6be3403e1039ddad6a320878ba6c8e319b800377dbf9294b289"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
 const TypesDigest = "167144f948ea49f34a433505d6c25d75adfb9d85b380c51675a924f28f0e05fb"

@@ -274,7 +274,7 @@ func (s *server) serve(ctx context.Context) error {
 	}
 	api, err := httpapi.New(s.control, httpapi.Options{
 		Logger: s.log, Version: version, Commit: commit, Registry: s.metrics.Registry(),
-		Loopback: net.ParseIP(host).IsLoopback(), Hosts: s.cfg.Hosts,
+		Loopback: net.ParseIP(host).IsLoopback(), Hosts: s.cfg.Hosts, WideLog: s.cfg.Log.Format == "json",
 	})
 	if err != nil {
 		return err

@@ -27,10 +27,15 @@ type Options struct {
 	// RatePerSecond and Burst limit the requests of each tenant (200 and 400).
 	RatePerSecond float64
 	Burst         int
+	// WideLog puts all that is known of a request into its log line, for programs that read them. Otherwise only a logger at
+	// level debug gets that, and people a short line.
+	WideLog bool
 	// Keepalive is the silence after which a stream says that it lives (15 s).
 	Keepalive time.Duration
 	// Stall is how long a client may take over one write, read or ping before it is dropped (2 min).
 	Stall time.Duration
+	// ReadyFor is how long the answer to a readiness probe holds, which anyone may send (1 s).
+	ReadyFor time.Duration
 	// Registry holds the metrics that GET /metrics shows; the API adds its own (a new one).
 	Registry *prometheus.Registry
 }
@@ -41,7 +46,10 @@ type API struct {
 	options Options
 	mux     *http.ServeMux
 	limits  *limiter
-	metrics *metrics
+	// strangers bounds what comes without a key, ready what everyone may ask.
+	strangers *strangers
+	ready     *readiness
+	metrics   *metrics
 	// closing ends when streams should.
 	closing context.Context
 	close   context.CancelFunc
@@ -61,6 +69,7 @@ func New(control Control, o Options) (*API, error) {
 	closing, stop := context.WithCancel(context.Background())
 	a := &API{
 		control: control, options: o, mux: http.NewServeMux(), limits: newLimiter(o.RatePerSecond, o.Burst),
+		strangers: newStrangers(), ready: newReadiness(o.ReadyFor),
 		metrics: newMetrics(o.Registry), closing: closing, close: stop,
 	}
 	if err := a.route(); err != nil {
@@ -81,6 +90,9 @@ func withDefaults(o Options) Options {
 	}
 	if o.Stall == 0 {
 		o.Stall = 2 * time.Minute
+	}
+	if o.ReadyFor == 0 {
+		o.ReadyFor = time.Second
 	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()

@@ -14,25 +14,41 @@ import (
 // maxSecret bounds a key that is looked at.
 const maxSecret = 512
 
-// authenticate finds out whose request it is. The secret is compared by the hash of it, in control.
+// authenticate finds out whose request it is. The secret is compared by the hash of it, in control. An address from which too
+// many requests without a good key came is refused before that.
 func (a *API) authenticate(r *request) error {
-	values := r.Header.Values("Authorization")
-	if len(values) == 0 {
-		return core.Errorf(core.CodeUnauthenticated, "an API key is needed: Authorization: Bearer <key>")
-	}
-	scheme, secret, _ := strings.Cut(values[0], " ")
-	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || secret == "" || len(secret) > maxSecret {
-		return core.Errorf(core.CodeUnauthenticated, "the Authorization header is not of the form: Bearer <key>")
-	}
-	p, err := a.control.Authenticate(r.Context(), strings.TrimSpace(secret))
-	if err != nil {
-		if core.IsCode(err, core.CodeNotFound) {
-			return core.Wrap(core.CodeUnauthenticated, err, "the API key is unknown or expired")
-		}
+	secret, malformed := bearer(r.Header)
+	if err := a.strangers.admit(r.RemoteAddr, secret, r.began); err != nil {
 		return err
 	}
-	r.principal = p
-	return nil
+	err := malformed
+	if err == nil {
+		r.principal, err = a.control.Authenticate(r.Context(), secret)
+	}
+	if core.IsCode(err, core.CodeNotFound) {
+		err = core.Wrap(core.CodeUnauthenticated, err, "the API key is unknown or expired")
+	}
+	switch {
+	case err == nil:
+		a.strangers.welcome(secret)
+	case core.IsCode(err, core.CodeUnauthenticated):
+		a.strangers.failed(r.RemoteAddr, r.began)
+	}
+	return err
+}
+
+// bearer returns the secret that a request comes with.
+func bearer(h http.Header) (string, error) {
+	values := h.Values("Authorization")
+	if len(values) == 0 {
+		return "", core.Errorf(core.CodeUnauthenticated, "an API key is needed: Authorization: Bearer <key>")
+	}
+	scheme, secret, _ := strings.Cut(values[0], " ")
+	secret = strings.TrimSpace(secret)
+	if len(values) > 1 || !strings.EqualFold(scheme, "Bearer") || secret == "" || len(secret) > maxSecret {
+		return "", core.Errorf(core.CodeUnauthenticated, "the Authorization header is not of the form: Bearer <key>")
+	}
+	return secret, nil
 }
 
 // checkHost refuses a request that reached a server on loopback by a name it doesn't have: a page on the web can make a

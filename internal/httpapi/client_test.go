@@ -122,7 +122,7 @@ func TestSilentMetrics(t *testing.T) {
 }
 
 func TestClientServer(t *testing.T) {
-	c, fake := newClient(t, nil)
+	c, fake := newClient(t, func(o *httpapi.Options) { o.ReadyFor = time.Nanosecond })
 	ctx := t.Context()
 	if v, err := c.Version(ctx); err != nil || v.Version != "1.2.3" || v.API != "v1" {
 		t.Errorf("Version: %+v, %v", v, err)

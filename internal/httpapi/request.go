@@ -150,8 +150,10 @@ func (r *request) page() store.Page {
 }
 
 // printable makes a caller's text fit to be shown back: UTF-8 and short.
-func printable(s string) string {
-	const most = 64
+func printable(s string) string { return shorten(s, 64) }
+
+// shorten makes a caller's text printable, and cuts it at so many characters.
+func shorten(s string, most int) string {
 	out := []rune(strconv.QuoteToGraphic(s))
 	out = out[1 : len(out)-1]
 	if len(out) > most {

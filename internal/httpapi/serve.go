@@ -110,7 +110,7 @@ func secure(h http.Header, id string) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// report writes the wide line about a request and counts it.
+// report writes the one line about a request and counts it.
 func (a *API) report(r *request, w *reply) {
 	took := time.Since(r.began)
 	name := r.op.ID
@@ -119,31 +119,51 @@ func (a *API) report(r *request, w *reply) {
 	}
 	a.metrics.observe(name, w.status, took)
 	level := slog.LevelInfo
+	var unlogged int
+	switch stranger := r.principal.Tenant == ""; {
+	case r.code == core.CodeInternal || r.code == core.CodeDataLoss:
+		level = slog.LevelError
+	case r.op.Open:
+		level = slog.LevelDebug
+	case stranger && r.code != "":
+		var ok bool
+		if unlogged, ok = a.strangers.mayLog(r.RemoteAddr, r.began); !ok {
+			level = slog.LevelDebug
+		}
+	}
+	log := a.options.Logger
+	if !log.Enabled(r.Context(), level) {
+		return
+	}
 	attrs := []slog.Attr{
-		slog.String("request_id", r.id), slog.String("operation", name), slog.String("method", r.Method),
-		slog.Int("status", w.status), slog.Float64("dur_ms", float64(took.Microseconds())/1000),
-		slog.Int64("bytes_out", w.bytes), slog.String("remote", r.RemoteAddr), slog.String("user_agent", printable(r.UserAgent())),
+		slog.String("method", r.Method), slog.String("path", shorten(r.URL.Path, 120)), slog.Int("status", w.status),
+		slog.Float64("dur_ms", float64(took.Microseconds())/1000), slog.String("request_id", r.id),
 	}
 	add := func(key, value string) {
 		if value != "" {
 			attrs = append(attrs, slog.String(key, value))
 		}
 	}
-	add("tenant_id", string(r.principal.Tenant))
-	add("actor_id", r.principal.Actor.ID)
-	add("sandbox", printable(r.PathValue("id")))
-	add("exec_id", printable(r.PathValue("exec")))
 	add("code", string(r.code))
 	if r.err != nil {
 		add("err", r.err.Error())
 	}
-	switch {
-	case r.code == core.CodeInternal || r.code == core.CodeDataLoss:
-		level = slog.LevelError
-	case r.op.Open:
-		level = slog.LevelDebug
+	if unlogged > 0 {
+		attrs = append(attrs, slog.Int("not_logged", unlogged))
 	}
-	a.options.Logger.LogAttrs(r.Context(), level, "request", attrs...)
+	if a.options.WideLog || log.Enabled(r.Context(), slog.LevelDebug) {
+		add("operation", name)
+		attrs = append(attrs, slog.Int64("bytes_out", w.bytes))
+		add("user_agent", printable(r.UserAgent()))
+		add("tenant_id", string(r.principal.Tenant))
+		add("actor_id", r.principal.Actor.ID)
+		add("sandbox", printable(r.PathValue("id")))
+		add("exec_id", printable(r.PathValue("exec")))
+		add("remote", r.RemoteAddr)
+	} else if r.principal.Tenant == "" {
+		add("remote", r.RemoteAddr) // whose failures these are
+	}
+	log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
 // reply is a ResponseWriter that remembers what was sent.

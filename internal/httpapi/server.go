@@ -20,7 +20,7 @@ func (a serverAPI) getHealth(w http.ResponseWriter, _ *request) error {
 }
 
 func (a serverAPI) getReadiness(w http.ResponseWriter, r *request) error {
-	if err := a.control.Ready(r.Context()); err != nil {
+	if err := a.ready.check(r.Context(), a.control.Ready); err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, api.Health{Status: "ok"})

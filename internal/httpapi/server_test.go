@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 
 	"shoal/internal/core"
 	"shoal/internal/httpapi"
+	"shoal/internal/obs"
 	"shoal/sdk/go"
 )
 
@@ -78,6 +80,46 @@ func TestOneWideLine(t *testing.T) {
 	}
 	if len(lines) != 0 {
 		t.Errorf("%d lines too many", len(lines))
+	}
+}
+
+// TestShortLine: a person's line has what tells calls apart, and why one failed; a program's has all.
+func TestShortLine(t *testing.T) {
+	for _, wide := range []bool{false, true} {
+		var out bytes.Buffer
+		log, err := obs.NewLogger(&out, "info", "text")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _ := newAPI(t, func(o *httpapi.Options) { o.Logger, o.WideLog = log, wide })
+		for _, key := range []string{tenantKey, "wrong"} {
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/v1/sandboxes/x/files/stat?path=/secret", nil)
+			req.Header.Set("Authorization", "Bearer "+key)
+			req.Header.Set("User-Agent", "some-agent")
+			a.Handler().ServeHTTP(httptest.NewRecorder(), req)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != 2 {
+			t.Fatalf("%d lines:\n%s", len(lines), out.String())
+		}
+		for i, status := range []string{"404", "401"} {
+			for _, want := range []string{"method=GET", "path=/v1/sandboxes/x/files/stat ", "status=" + status, "dur_ms=", "request_id=", "code=", "err="} {
+				if !strings.Contains(lines[i], want) {
+					t.Errorf("no %s in %s", want, lines[i])
+				}
+			}
+			for _, more := range []string{"operation=statFile", "user_agent=some-agent"} {
+				if strings.Contains(lines[i], more) != wide {
+					t.Errorf("wide %v: %s", wide, lines[i])
+				}
+			}
+			if strings.Contains(lines[i], "secret") {
+				t.Errorf("a query is logged: %s", lines[i])
+			}
+		}
+		if !strings.Contains(lines[1], "remote=") {
+			t.Errorf("whose failure? %s", lines[1])
+		}
 	}
 }
 
