@@ -28,7 +28,8 @@ type cgroupTree interface {
 	// create makes a sandbox's groups with a limit of memory, zero for none. On any error nothing is left.
 	create(name string, memoryBytes int64) error
 	// limitCPU limits the groups' processor time, zero for not at all. It comes after create and apart from it: what builds a
-	// sandbox is our own work and should not be slowed down by the tenant's limit.
+	// sandbox is our own work and should not be slowed down by the tenant's limit. Where the kernel can (Linux 5.14), what was
+	// left of one period may be used in the next: a short command of a sandbox that has been idle is not cut into slices.
 	limitCPU(name string, vcpus float64) error
 	// entries are the files through which a process enters the sandbox's groups by its id being written to them.
 	entries(name string) []string

@@ -50,7 +50,7 @@ func unified(t *testing.T, groups ...string) fakeFS {
 		f.write(filepath.Join(g, "cgroup.controllers"), unifiedControllers)
 		f.write(filepath.Join(g, "cgroup.subtree_control"), "")
 		f.write(filepath.Join(g, "cgroup.procs"), "")
-		for _, name := range []string{"memory.max", "memory.swap.max", "memory.oom.group", "cpu.max", "cgroup.kill"} {
+		for _, name := range []string{"memory.max", "memory.swap.max", "memory.oom.group", "cpu.max", "cpu.max.burst", "cgroup.kill"} {
 			f.write(filepath.Join(g, name), "")
 		}
 	}
@@ -98,7 +98,7 @@ func TestCgroups2Limits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{
-		"memory.max": "1207959552", "memory.swap.max": "0", "memory.oom.group": "1", "cpu.max": "150000 100000",
+		"memory.max": "1207959552", "memory.swap.max": "0", "memory.oom.group": "1", "cpu.max": "150000 100000", "cpu.max.burst": "150000",
 	} {
 		if got := f.read(filepath.Join(group, file)); got != want {
 			t.Errorf("%s is %q, want %q", file, got, want)
@@ -150,7 +150,7 @@ func TestCgroups1Limits(t *testing.T) {
 	f := fakeFS{t, t.TempDir()}
 	for _, c := range []string{"memory", "cpu", "cpuacct"} {
 		f.write(c+"/cgroup.procs", "")
-		for _, file := range []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "cpu.cfs_quota_us", "cpu.cfs_period_us"} {
+		for _, file := range []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us"} {
 			f.write(filepath.Join(c, "shoal/tree", file), "")
 			f.write(filepath.Join(c, "shoal/tree", id, file), "")
 		}
@@ -167,6 +167,7 @@ func TestCgroups1Limits(t *testing.T) {
 		"memory/shoal/tree/" + id + "/memory.limit_in_bytes":       "402653184",
 		"memory/shoal/tree/" + id + "/memory.memsw.limit_in_bytes": "402653184",
 		"cpu/shoal/tree/" + id + "/cpu.cfs_quota_us":               "1000",
+		"cpu/shoal/tree/" + id + "/cpu.cfs_burst_us":               "1000",
 		"cpu/shoal/tree/" + id + "/cpu.cfs_period_us":              "100000",
 	} {
 		if got := f.read(file); got != want {

@@ -87,7 +87,13 @@ func (c *cgroups1) limitCPU(name string, vcpus float64) error {
 	if err := writeControl(dir, "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)); err != nil {
 		return err
 	}
-	return writeControl(dir, "cpu.cfs_quota_us", strconv.FormatInt(cpuQuota(vcpus), 10))
+	if err := writeControl(dir, "cpu.cfs_quota_us", strconv.FormatInt(cpuQuota(vcpus), 10)); err != nil {
+		return err
+	}
+	if !hasFile(dir, "cpu.cfs_burst_us") {
+		return nil
+	}
+	return writeControl(dir, "cpu.cfs_burst_us", strconv.FormatInt(cpuQuota(vcpus), 10))
 }
 
 func (c *cgroups1) entries(name string) []string {

@@ -116,7 +116,14 @@ func (c *cgroups2) limitCPU(name string, vcpus float64) error {
 	if vcpus <= 0 || !c.limitsCPU() {
 		return nil
 	}
-	return writeControl(c.dir(name), "cpu.max", fmt.Sprintf("%d %d", cpuQuota(vcpus), cpuPeriod))
+	dir := c.dir(name)
+	if err := writeControl(dir, "cpu.max", fmt.Sprintf("%d %d", cpuQuota(vcpus), cpuPeriod)); err != nil {
+		return err
+	}
+	if !hasFile(dir, "cpu.max.burst") {
+		return nil
+	}
+	return writeControl(dir, "cpu.max.burst", strconv.FormatInt(cpuQuota(vcpus), 10))
 }
 
 func (c *cgroups2) entries(name string) []string {

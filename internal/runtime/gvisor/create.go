@@ -37,6 +37,7 @@ func (d *Driver) Create(ctx context.Context, spec runtime.Spec) error {
 	b, err := d.claim(record{
 		ID: spec.ID, Incarnation: spec.Incarnation, Digest: d.digest, Boot: bootID(),
 		Container: string(spec.ID) + "-" + core.NewID()[:8], MemoryBytes: spec.Resources.MemoryBytes,
+		VCPUs: spec.Resources.VCPUs,
 	})
 	if err != nil {
 		return err
@@ -121,9 +122,6 @@ func (d *Driver) create(ctx context.Context, b *box, spec runtime.Spec) (err err
 		return err
 	}
 	d.log.DebugContext(ctx, "sandbox made", slog.Any("sandbox_id", b.id), slog.Duration("library_new", made.Took))
-	if err := d.cgroups.limitCPU(string(b.id), spec.Resources.VCPUs); err != nil {
-		return err
-	}
 	return d.update(b, func(r *record) { r.Sentry, r.Gofer = made.Sentry, made.Gofer })
 }
 
@@ -224,8 +222,8 @@ func (d *Driver) start(ctx context.Context, b *box) error {
 		return fmt.Errorf("start sandbox: %w", err)
 	}
 	d.log.DebugContext(ctx, "sandbox started", slog.Any("sandbox_id", b.id), slog.Duration("library_start", time.Since(begun)))
-	if err := d.update(b, func(r *record) { r.Started = true }); err != nil {
-		return err
-	}
-	return d.watchBox(ctx, b)
+	return errors.Join(d.limitCPU(r), d.update(b, func(r *record) { r.Started = true }), d.watchBox(ctx, b))
 }
+
+// limitCPU sets the tenant's limit of processor time. It comes last: what builds a sandbox is our own work.
+func (d *Driver) limitCPU(r record) error { return d.cgroups.limitCPU(string(r.ID), r.VCPUs) }

@@ -26,6 +26,7 @@ type record struct {
 	Sentry      process `json:"sentry"`
 	Gofer       process `json:"gofer"`
 	MemoryBytes int64   `json:"memory_bytes"`
+	VCPUs       float64 `json:"vcpus"`
 	Started     bool    `json:"started"`
 }
 

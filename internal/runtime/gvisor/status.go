@@ -134,7 +134,8 @@ func (d *Driver) Adopt(ctx context.Context, id core.SandboxID, incarnation int64
 	if b.isKilled() {
 		return core.Errorf(core.CodeUnavailable, "the sandbox is being deleted")
 	}
-	if err := errors.Join(d.update(b, func(r *record) { r.Started = true }), d.watchBox(ctx, b)); err != nil {
+	// The server may have died before it had set the limit.
+	if err := errors.Join(d.limitCPU(r), d.update(b, func(r *record) { r.Started = true }), d.watchBox(ctx, b)); err != nil {
 		return core.Wrap(core.CodeUnavailable, err, "the sandbox ended")
 	}
 	return nil
