@@ -17,7 +17,7 @@ func TestBase(t *testing.T) {
 	e := env{harness.Start(t, harness.Options{Env: []string{"SHOAL_TEMPLATES_BOOTSTRAP=minimal,base"}})}
 	e.WaitTemplate("base")
 	memory := int64(1 << 30)
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{Template: "base", MemoryBytes: &memory})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{Template: "base", MemoryBytes: &memory})
 	for script, want := range map[string]string{
 		"id -un; id -u; pwd":                  "user\n1000\n/home/user\n",
 		"sudo -n id -u":                       "0\n",
@@ -29,11 +29,11 @@ func TestBase(t *testing.T) {
 		`echo '{"a":3}' | jq .a`:     "3\n",
 		"curl --version | head -c 4": "curl",
 	} {
-		if got := e.out(t, sb, script); got != want {
+		if got := e.Out(t, sb.ID, script); got != want {
 			t.Errorf("%s: %q, want %q", script, got, want)
 		}
 	}
-	if got := e.out(t, sb, "cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null"); !strings.Contains(got, "deb") {
+	if got := e.Out(t, sb.ID, "cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null"); !strings.Contains(got, "deb") {
 		t.Errorf("apt has no sources: %q", got)
 	}
 }

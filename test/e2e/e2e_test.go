@@ -7,14 +7,10 @@ package e2e_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	shoal "shoal/sdk/go"
 	"shoal/test/harness"
 )
-
-// callLimit bounds one test's calls: long enough for a busy machine, short enough to see a hang.
-const callLimit = 2 * time.Minute
 
 // env is what a test of the shared server has.
 type env struct {
@@ -76,46 +72,13 @@ func TestSandboxes(t *testing.T) {
 
 func ctx(t *testing.T) context.Context {
 	t.Helper()
-	c, cancel := context.WithTimeout(t.Context(), callLimit)
-	t.Cleanup(cancel)
-	return c
-}
-
-// sandbox creates a sandbox that is deleted at the end of the test.
-func (e env) sandbox(t *testing.T, req shoal.CreateSandboxRequest) shoal.Sandbox {
-	t.Helper()
-	sb, err := e.Client.Sandboxes().Create(ctx(t), req)
-	if err != nil {
-		t.Fatalf("create: %v", err)
-	}
-	t.Cleanup(func() {
-		c, cancel := context.WithTimeout(context.Background(), callLimit)
-		defer cancel()
-		if err := e.Client.Sandboxes().Delete(c, sb.ID); err != nil && shoal.ErrorCode(err) != "not_found" {
-			t.Errorf("delete: %v", err)
-		}
-	})
-	return sb
+	return harness.Context(t)
 }
 
 // sh runs a script and returns its result.
 func (e env) sh(t *testing.T, sb shoal.Sandbox, script string) shoal.ExecResult {
 	t.Helper()
-	res, err := e.Client.Execs(sb.ID).Run(ctx(t), shoal.ExecRequest{Shell: script})
-	if err != nil {
-		t.Fatalf("exec %q: %v", script, err)
-	}
-	return res
-}
-
-// out runs a script that must succeed and returns its output.
-func (e env) out(t *testing.T, sb shoal.Sandbox, script string) string {
-	t.Helper()
-	res := e.sh(t, sb, script)
-	if res.Outcome != shoal.OutcomeExited || *res.ExitCode != 0 {
-		t.Fatalf("%q: %s\n%s%s", script, describe(res), res.StdoutBytes(), res.StderrBytes())
-	}
-	return string(res.StdoutBytes())
+	return e.Run(t, sb.ID, shoal.ExecRequest{Shell: script})
 }
 
 func wantCode(t *testing.T, err error, code shoal.Code) *shoal.Error {

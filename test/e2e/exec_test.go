@@ -16,14 +16,6 @@ import (
 
 func asError(err error, target **shoal.Error) bool { return errors.As(err, target) }
 
-func describe(r shoal.ExecResult) string {
-	code := "-"
-	if r.ExitCode != nil {
-		code = fmt.Sprint(*r.ExitCode)
-	}
-	return fmt.Sprintf("outcome %s, exit code %s, signal %q", r.Outcome, code, r.Signal)
-}
-
 // collect reads a stream to its end.
 func collect(t *testing.T, s shoal.ExecStream) (stdout, stderr []byte, gaps int64, end shoal.ExecMessage) {
 	t.Helper()
@@ -50,20 +42,20 @@ func collect(t *testing.T, s shoal.ExecStream) (stdout, stderr []byte, gaps int6
 }
 
 func testExitCodes(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	for _, n := range []int{0, 1, 42, 255} {
 		if res := e.sh(t, sb, fmt.Sprintf("exit %d", n)); res.Outcome != shoal.OutcomeExited || *res.ExitCode != n {
-			t.Errorf("exit %d: %s", n, describe(res))
+			t.Errorf("exit %d: %s", n, harness.Describe(res))
 		}
 	}
 	res := e.sh(t, sb, "kill -TERM $$")
 	if res.Outcome != shoal.OutcomeSignaled || res.Signal != "SIGTERM" || res.ExitCode != nil {
-		t.Errorf("killed by itself: %s", describe(res))
+		t.Errorf("killed by itself: %s", harness.Describe(res))
 	}
 }
 
 func testStreams(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	res := e.sh(t, sb, `printf out; printf err >&2; printf '\377\000' `)
 	if got := res.StdoutBytes(); !bytes.Equal(got, []byte("out\xff\x00")) {
 		t.Errorf("stdout %q", got)
@@ -74,12 +66,12 @@ func testStreams(t *testing.T, e env) {
 }
 
 func testExecOptions(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{Env: map[string]string{"FROM_SANDBOX": "a", "BOTH": "sandbox"}})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{Env: map[string]string{"FROM_SANDBOX": "a", "BOTH": "sandbox"}})
 	run := func(req shoal.ExecRequest) string {
 		t.Helper()
 		res, err := e.Client.Execs(sb.ID).Run(ctx(t), req)
 		if err != nil || res.Outcome != shoal.OutcomeExited || *res.ExitCode != 0 {
-			t.Fatalf("%+v: %v %s %s", req, err, describe(res), res.StderrBytes())
+			t.Fatalf("%+v: %v %s %s", req, err, harness.Describe(res), res.StderrBytes())
 		}
 		return strings.TrimSpace(string(res.StdoutBytes()))
 	}
@@ -105,13 +97,13 @@ func testExecOptions(t *testing.T, e env) {
 }
 
 func testMissingProgram(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	_, err := e.Client.Execs(sb.ID).Run(ctx(t), shoal.ExecRequest{Cmd: []string{"no-such-program"}})
 	if e := wantCode(t, err, "invalid"); e.Field != "cmd" {
 		t.Errorf("blames %q", e.Field)
 	}
 	if res := e.sh(t, sb, "no-such-program"); res.Outcome != shoal.OutcomeExited || *res.ExitCode != 127 {
-		t.Errorf("in a shell: %s", describe(res))
+		t.Errorf("in a shell: %s", harness.Describe(res))
 	}
 	_, err = e.Client.Execs(sb.ID).Run(ctx(t), shoal.ExecRequest{Cmd: []string{"pwd"}, Cwd: "/nowhere"})
 	if e := wantCode(t, err, "invalid"); e.Field != "cwd" {
@@ -125,9 +117,9 @@ func testMissingProgram(t *testing.T, e env) {
 
 // Named test 1.
 func testBackgroundChild(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	start := time.Now()
-	if got := e.out(t, sb, "sleep 1000 & echo done"); got != "done\n" {
+	if got := e.Out(t, sb.ID, "sleep 1000 & echo done"); got != "done\n" {
 		t.Errorf("output %q", got)
 	}
 	if took := time.Since(start); took > 30*time.Second {
@@ -137,23 +129,23 @@ func testBackgroundChild(t *testing.T, e env) {
 
 // Named test 2.
 func testStuckCommand(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	for range 20 {
 		if _, err := e.Client.Execs(sb.ID).Start(ctx(t), shoal.ExecRequest{Shell: "trap '' TERM INT HUP; while :; do sleep 1000; done"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := e.out(t, sb, "echo fine"); got != "fine\n" {
+	if got := e.Out(t, sb.ID, "echo fine"); got != "fine\n" {
 		t.Errorf("output %q", got)
 	}
 }
 
 // Named test 3.
 func testOutlivesLeader(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	res := e.sh(t, sb, "setsid sh -c 'exec -a orphan sleep 1000' >/dev/null 2>&1 & sleep 1001 & echo up")
 	if string(res.StdoutBytes()) != "up\n" {
-		t.Fatalf("%s %s", describe(res), res.StderrBytes())
+		t.Fatalf("%s %s", harness.Describe(res), res.StderrBytes())
 	}
 	harness.Eventually(t, 10*time.Second, "both survivors are listed", func() error {
 		x, err := e.Client.Execs(sb.ID).Get(ctx(t), res.ID)
@@ -169,7 +161,7 @@ func testOutlivesLeader(t *testing.T, e env) {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, 10*time.Second, "the group is gone", func() error {
-		if left := e.out(t, sb, "ps -eo args | grep -c '[s]leep 100' || true"); left != "0\n" {
+		if left := e.Out(t, sb.ID, "ps -eo args | grep -c '[s]leep 100' || true"); left != "0\n" {
 			return fmt.Errorf("%s left", strings.TrimSpace(left))
 		}
 		return nil
@@ -178,7 +170,7 @@ func testOutlivesLeader(t *testing.T, e env) {
 
 // Named test 4.
 func testRunawayPrinter(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	c, cancel := context.WithCancel(ctx(t))
 	defer cancel()
 	stream, err := e.Client.Execs(sb.ID).Stream(c, shoal.ExecRequest{Shell: "yes"})
@@ -224,7 +216,7 @@ func testRunawayPrinter(t *testing.T, e env) {
 
 // Named test 5.
 func testClientGone(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	c, cancel := context.WithCancel(ctx(t))
 	stream, err := e.Client.Execs(sb.ID).Stream(c, shoal.ExecRequest{Shell: "for i in $(seq 2000); do echo line $i; done; sleep 2; for i in $(seq 2001 4000); do echo line $i; done"})
 	if err != nil {
@@ -269,13 +261,13 @@ func testLost(t *testing.T, e env) {
 			// Root inside can do that to its own sandbox: gVisor lets init be killed.
 			res, err := e.Client.Execs(id).Run(ctx(t), shoal.ExecRequest{Shell: "kill -9 1; sleep 1000"})
 			if err != nil || res.Outcome != shoal.OutcomeLost {
-				t.Errorf("the killer itself: %v, %s", err, describe(res))
+				t.Errorf("the killer itself: %v, %s", err, harness.Describe(res))
 			}
 			e.wantFailed(t, id, "guest agent")
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+			sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 			stream, err := e.Client.Execs(sb.ID).Stream(ctx(t), shoal.ExecRequest{Shell: "echo up; sleep 1000"})
 			if err != nil {
 				t.Fatal(err)
@@ -317,16 +309,16 @@ func testLost(t *testing.T, e env) {
 }
 
 func testTimeout(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	limit := 0.5
 	res, err := e.Client.Execs(sb.ID).Run(ctx(t), shoal.ExecRequest{Shell: "trap '' TERM; sleep 1002 & echo up; sleep 1002", TimeoutSeconds: &limit})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if res.Outcome != shoal.OutcomeTimeout || res.ExitCode != nil || string(res.StdoutBytes()) != "up\n" {
-		t.Errorf("%s, stdout %q", describe(res), res.StdoutBytes())
+		t.Errorf("%s, stdout %q", harness.Describe(res), res.StdoutBytes())
 	}
-	if left := e.out(t, sb, "ps -eo args | grep -c '[s]leep 1002' || true"); left != "0\n" {
+	if left := e.Out(t, sb.ID, "ps -eo args | grep -c '[s]leep 1002' || true"); left != "0\n" {
 		t.Errorf("%s processes of the group are left", strings.TrimSpace(left))
 	}
 }
@@ -336,7 +328,7 @@ func testSilence(t *testing.T, e env) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	t.Run("both", func(t *testing.T) {
 		for _, how := range []string{"ndjson", "websocket"} {
 			t.Run(how, func(t *testing.T) {
@@ -364,7 +356,7 @@ func testSilence(t *testing.T, e env) {
 }
 
 func testTerminal(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	rows, cols := 33, 99
 	x, err := e.Client.Execs(sb.ID).Start(ctx(t), shoal.ExecRequest{Cmd: []string{"sh"}, Tty: true, Rows: &rows, Cols: &cols, StdinOpen: true})
 	if err != nil {

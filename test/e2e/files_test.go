@@ -36,7 +36,7 @@ func (e env) write(t *testing.T, sb shoal.Sandbox, path string, data []byte, o s
 
 // Named test 11.
 func testProcFiles(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	for path, want := range map[string]string{"/proc/meminfo": "MemTotal", "/proc/self/status": "Name:", "/proc/cpuinfo": "processor"} {
 		if got := e.read(t, sb, path); !strings.Contains(string(got), want) {
 			t.Errorf("%s is %.80q", path, got)
@@ -46,7 +46,7 @@ func testProcFiles(t *testing.T, e env) {
 
 // Named test 12, but for the big files.
 func testOddFiles(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	files := e.Client.Files(sb.ID)
 	if err := files.Mkdir(ctx(t), "/root/odd/deep", shoal.WriteOptions{Parents: true}); err != nil {
 		t.Fatal(err)
@@ -92,17 +92,17 @@ func testOddFiles(t *testing.T, e env) {
 	wantCode(t, err, "not_found")
 	_, err = files.Write(ctx(t), "/root/no/such/dir", strings.NewReader("x"), shoal.WriteOptions{})
 	wantCode(t, err, "not_found")
-	e.out(t, sb, "printf x > /root/own && chown 1234:4321 /root/own && chmod 600 /root/own")
+	e.Out(t, sb.ID, "printf x > /root/own && chown 1234:4321 /root/own && chmod 600 /root/own")
 	e.write(t, sb, "/root/own", []byte("new"), shoal.WriteOptions{})
-	if got := e.out(t, sb, "stat -c '%u:%g %a' /root/own"); got != "1234:4321 600\n" {
+	if got := e.Out(t, sb.ID, "stat -c '%u:%g %a' /root/own"); got != "1234:4321 600\n" {
 		t.Errorf("owner and mode of a file that was written over: %q", got)
 	}
 }
 
 func testBigFiles(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	const size = 5 << 30
-	e.out(t, sb, "truncate -s 5G /root/sparse && printf end | dd of=/root/sparse bs=1 seek=5368709117 conv=notrunc 2>/dev/null")
+	e.Out(t, sb.ID, "truncate -s 5G /root/sparse && printf end | dd of=/root/sparse bs=1 seek=5368709117 conv=notrunc 2>/dev/null")
 	info, err := e.Client.Files(sb.ID).Stat(ctx(t), "/root/sparse")
 	if err != nil || info.Size != size {
 		t.Fatalf("%+v %v", info, err)
@@ -122,7 +122,7 @@ func testBigFiles(t *testing.T, e env) {
 	}
 	e.write(t, sb, "/root/big", big, shoal.WriteOptions{})
 	sum := sha256.Sum256(big)
-	if got := e.out(t, sb, "sha256sum < /root/big"); !strings.HasPrefix(got, hex.EncodeToString(sum[:])) {
+	if got := e.Out(t, sb.ID, "sha256sum < /root/big"); !strings.HasPrefix(got, hex.EncodeToString(sum[:])) {
 		t.Errorf("inside it is %q", got)
 	}
 	if !bytes.Equal(e.read(t, sb, "/root/big"), big) {
@@ -132,13 +132,13 @@ func testBigFiles(t *testing.T, e env) {
 
 // Named test 14: whatever links the guest plants, the host reads and writes inside.
 func testPlantedLinks(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	bait := filepath.Join(e.Dir, "bait")
 	if err := os.WriteFile(bait, []byte("secret of the host"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	defer os.Remove(bait)
-	e.out(t, sb, "mkdir -p /root/l && ln -s "+bait+" /root/l/abs && ln -s ../../../../../../../../../.."+bait+" /root/l/rel && ln -s / /root/l/top && ln -s /proc/1/root/"+bait+" /root/l/proc && ln -s loop /root/l/loop")
+	e.Out(t, sb.ID, "mkdir -p /root/l && ln -s "+bait+" /root/l/abs && ln -s ../../../../../../../../../.."+bait+" /root/l/rel && ln -s / /root/l/top && ln -s /proc/1/root/"+bait+" /root/l/proc && ln -s loop /root/l/loop")
 	for _, path := range []string{"/root/l/abs", "/root/l/rel", "/root/l/top" + bait, "/root/l/proc", "/root/l/loop", "/../../../../" + bait} {
 		r, err := e.Client.Files(sb.ID).Read(ctx(t), path)
 		if err == nil {

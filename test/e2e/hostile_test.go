@@ -16,20 +16,20 @@ const allSignals = `for n in $(seq 31); do case $n in 9|19) ;; *) kill -$n 1 || 
 
 // testSignalsToInit: no signal that can be caught ends or stops the guest agent.
 func testSignalsToInit(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	for range 3 {
-		if got := e.out(t, sb, allSignals); got != "sent\n" {
+		if got := e.Out(t, sb.ID, allSignals); got != "sent\n" {
 			t.Errorf("output %q", got)
 		}
 	}
-	if got := e.out(t, sb, "echo alive"); got != "alive\n" {
+	if got := e.Out(t, sb.ID, "echo alive"); got != "alive\n" {
 		t.Errorf("output %q", got)
 	}
 }
 
 // testStoppedAgent: root inside can silence its own sandbox. It can be deleted all the same, at once.
 func testStoppedAgent(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	short, cancel := context.WithTimeout(ctx(t), 3*time.Second)
 	defer cancel()
 	// Whether the answer comes before the agent stops is open.
@@ -53,9 +53,9 @@ func testStoppedAgent(t *testing.T, e env) {
 
 // testForkBomb: root's fork bomb meets the bound of processes; the sandbox answers beside it and outlives it.
 func testForkBomb(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	bound := 0
-	if _, err := fmt.Sscan(e.out(t, sb, "cat /sys/fs/cgroup/shoal/pids.max"), &bound); err != nil || bound < 64 {
+	if _, err := fmt.Sscan(e.Out(t, sb.ID, "cat /sys/fs/cgroup/shoal/pids.max"), &bound); err != nil || bound < 64 {
 		t.Fatalf("bound %d, %v", bound, err)
 	}
 	x, err := e.Client.Execs(sb.ID).Start(ctx(t), shoal.ExecRequest{Shell: "f() { while :; do f & done; }; f", Detach: true})
@@ -81,7 +81,7 @@ func testForkBomb(t *testing.T, e env) {
 	if err := e.Client.Execs(sb.ID).Cancel(ctx(t), x.ID); err != nil {
 		t.Fatalf("cancel: %v", err)
 	}
-	if got := e.out(t, sb, "echo alive"); got != "alive\n" {
+	if got := e.Out(t, sb.ID, "echo alive"); got != "alive\n" {
 		t.Errorf("output %q", got)
 	}
 }
@@ -90,7 +90,7 @@ func testForkBomb(t *testing.T, e env) {
 // runs beside it goes on.
 func testMemoryHog(t *testing.T, e env) {
 	memory := int64(512 << 20)
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{MemoryBytes: &memory})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{MemoryBytes: &memory})
 	beside, err := e.Client.Execs(sb.ID).Start(ctx(t), shoal.ExecRequest{Cmd: []string{"sleep", "1000"}})
 	if err != nil {
 		t.Fatal(err)
@@ -102,14 +102,14 @@ func testMemoryHog(t *testing.T, e env) {
 	} {
 		res, err := e.Client.Execs(sb.ID).Run(ctx(t), shoal.ExecRequest{Cmd: []string{"python3", "-c", program}})
 		if err != nil || res.Outcome != shoal.OutcomeSignaled || res.Signal != "SIGKILL" || !res.OutOfMemory || res.ExitCode != nil {
-			t.Fatalf("%s: %v, %s", name, err, describe(res))
+			t.Fatalf("%s: %v, %s", name, err, harness.Describe(res))
 		}
-		if got := e.out(t, sb, "echo alive"); got != "alive\n" {
+		if got := e.Out(t, sb.ID, "echo alive"); got != "alive\n" {
 			t.Errorf("%s: beside the dead process: %q", name, got)
 		}
 	}
 	// Files in memory may take half of it, as on any machine.
-	if got := e.out(t, sb, "dd if=/dev/zero of=/dev/shm/x bs=1M 2>&1 | tail -n1 | cut -d' ' -f1; rm /dev/shm/x"); got != "268435456\n" {
+	if got := e.Out(t, sb.ID, "dd if=/dev/zero of=/dev/shm/x bs=1M 2>&1 | tail -n1 | cut -d' ' -f1; rm /dev/shm/x"); got != "268435456\n" {
 		t.Errorf("/dev/shm takes %q bytes", got)
 	}
 	if got, err := e.Client.Execs(sb.ID).Get(ctx(t), beside.ID); err != nil || !got.Running || got.OutOfMemory {
@@ -121,12 +121,12 @@ func testMemoryHog(t *testing.T, e env) {
 // sandbox ends whole and says why.
 func testMemoryHogUnguarded(t *testing.T, e env) {
 	memory := int64(256 << 20)
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{MemoryBytes: &memory})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{MemoryBytes: &memory})
 	res, err := e.Client.Execs(sb.ID).Run(ctx(t), shoal.ExecRequest{
 		Cmd: []string{"python3", "-c", "import os, signal\nos.kill(1, signal.SIGSTOP)\nx = b'x' * (4 << 30)"}, User: "root",
 	})
 	if err != nil || res.Outcome != shoal.OutcomeLost || res.ExitCode != nil {
-		t.Errorf("%v, %s", err, describe(res))
+		t.Errorf("%v, %s", err, harness.Describe(res))
 	}
 	e.wantFailed(t, sb.ID, "ran out of memory")
 }

@@ -21,7 +21,7 @@ const counter = "i=0; while :; do i=$((i+1)); echo $i > /root/count; echo $i; sl
 
 func (e env) count(t *testing.T, sb shoal.Sandbox) int {
 	t.Helper()
-	n, err := strconv.Atoi(strings.TrimSpace(e.out(t, sb, "cat /root/count 2>/dev/null || echo 0")))
+	n, err := strconv.Atoi(strings.TrimSpace(e.Out(t, sb.ID, "cat /root/count 2>/dev/null || echo 0")))
 	if err != nil {
 		n = 0
 	}
@@ -42,7 +42,7 @@ func (e env) moved(t *testing.T, sb shoal.Sandbox, n int) int {
 }
 
 func testRestart(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{Name: "survivor"})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{Name: "survivor"})
 	x, err := e.Client.Execs(sb.ID).Start(ctx(t), shoal.ExecRequest{Shell: counter})
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func testRestart(t *testing.T, e env) {
 // Named test 10.
 func testTTLWhileDown(t *testing.T, e env) {
 	ttl := int64(2)
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{Name: "short", TTLSeconds: &ttl})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{Name: "short", TTLSeconds: &ttl})
 	e.Kill()
 	harness.Eventually(t, 30*time.Second, "the ttl passes", func() error {
 		if time.Now().Before(sb.ExpiresAt) {
@@ -144,7 +144,7 @@ func testOlderDatabase(t *testing.T, e env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.out(t, sb, "echo precious > /root/work; sync")
+	e.Out(t, sb.ID, "echo precious > /root/work; sync")
 	e.Stop()
 	for _, f := range databaseFiles(t, e.Dir) {
 		if err := os.Remove(f); err != nil {
@@ -211,15 +211,15 @@ func copyFile(t *testing.T, from, to string) {
 // without naming one.
 func TestUninstallAfterMove(t *testing.T) {
 	e := env{harness.Start(t, harness.Options{})}
-	deleted := e.sandbox(t, shoal.CreateSandboxRequest{})
+	deleted := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	kept, err := e.Client.Sandboxes().Create(ctx(t), shoal.CreateSandboxRequest{Persistent: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.Stop()
 	e.Restart(harness.Options{Env: []string{"SHOAL_RUNTIME_CGROUP_PARENT=" + e.Cgroup() + "-moved"}})
-	for _, sb := range []shoal.Sandbox{deleted, kept, e.sandbox(t, shoal.CreateSandboxRequest{})} {
-		if got := e.out(t, sb, "echo alive"); got != "alive\n" {
+	for _, sb := range []shoal.Sandbox{deleted, kept, e.Sandbox(t, shoal.CreateSandboxRequest{})} {
+		if got := e.Out(t, sb.ID, "echo alive"); got != "alive\n" {
 			t.Errorf("after the move: %q", got)
 		}
 	}

@@ -38,7 +38,7 @@ func testLifeOfASandbox(t *testing.T, e env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := e.out(t, sb, "hostname; python3 -c 'print(6*7)'"); got != "life\n42\n" {
+	if got := e.Out(t, sb.ID, "hostname; python3 -c 'print(6*7)'"); got != "life\n42\n" {
 		t.Errorf("output %q", got)
 	}
 	n := 0
@@ -84,8 +84,8 @@ func (e env) nothingLeft(t *testing.T, id string) {
 }
 
 func testIsolation(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
-	if got := e.out(t, sb, "dmesg 2>/dev/null | head -n 3; cat /proc/version"); !strings.Contains(got, "gVisor") && !strings.Contains(got, "4.19.0") {
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
+	if got := e.Out(t, sb.ID, "dmesg 2>/dev/null | head -n 3; cat /proc/version"); !strings.Contains(got, "gVisor") && !strings.Contains(got, "4.19.0") {
 		t.Errorf("the kernel is %q", got)
 	}
 	for _, p := range harness.Processes(e.Dir) {
@@ -111,7 +111,7 @@ func testIsolation(t *testing.T, e env) {
 			}
 		}
 	}
-	if got := e.out(t, sb, "touch /run/shoal/x 2>/dev/null && echo writable || echo read-only"); got != "read-only\n" {
+	if got := e.Out(t, sb.ID, "touch /run/shoal/x 2>/dev/null && echo writable || echo read-only"); got != "read-only\n" {
 		t.Errorf("/run/shoal is %s", got)
 	}
 }
@@ -144,7 +144,7 @@ func testDeleteRaces(t *testing.T, e env) {
 		}
 	})
 	t.Run("delete during exec and delete", func(t *testing.T) {
-		sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+		sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 		stream, err := e.Client.Execs(sb.ID).Stream(ctx(t), shoal.ExecRequest{Shell: "sleep 1000"})
 		if err != nil {
 			t.Fatal(err)
@@ -279,8 +279,8 @@ func testFullNode(t *testing.T, e env) {
 	e.Stop()
 	e.Restart(harness.Options{Env: []string{"SHOAL_NODE_MAX_SANDBOXES=2"}})
 	defer func() { e.Stop(); e.Restart(harness.Options{}) }()
-	a := e.sandbox(t, shoal.CreateSandboxRequest{})
-	e.sandbox(t, shoal.CreateSandboxRequest{})
+	a := e.Sandbox(t, shoal.CreateSandboxRequest{})
+	e.Sandbox(t, shoal.CreateSandboxRequest{})
 	_, err := e.Client.Sandboxes().Create(ctx(t), shoal.CreateSandboxRequest{Name: "third"})
 	if e := wantCode(t, err, "exhausted"); e.Status != http.StatusServiceUnavailable || e.RetryAfter == 0 {
 		t.Errorf("%+v", e)
@@ -300,7 +300,7 @@ func testFullNode(t *testing.T, e env) {
 }
 
 func testNoEgress(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	script := `import socket, time, errno
 def tcp(a, p):
     t = time.time()
@@ -322,7 +322,7 @@ for a, p in [("8.8.8.8", 53), ("1.1.1.1", 443)]:
 `
 	res, err := e.Client.Execs(sb.ID).Run(ctx(t), shoal.ExecRequest{Cmd: []string{"python3", "-"}, Stdin: script})
 	if err != nil || res.Outcome != shoal.OutcomeExited || *res.ExitCode != 0 {
-		t.Fatalf("%v %s %s", err, describe(res), res.StderrBytes())
+		t.Fatalf("%v %s %s", err, harness.Describe(res), res.StderrBytes())
 	}
 	lines := strings.Split(strings.TrimSpace(string(res.StdoutBytes())), "\n")
 	if len(lines) != 8 {
@@ -342,20 +342,20 @@ for a, p in [("8.8.8.8", 53), ("1.1.1.1", 443)]:
 
 func testLimits(t *testing.T, e env) {
 	memory := int64(256 << 20)
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{MemoryBytes: &memory})
-	total := e.out(t, sb, "awk '/MemTotal/ {print $2*1024}' /proc/meminfo")
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{MemoryBytes: &memory})
+	total := e.Out(t, sb.ID, "awk '/MemTotal/ {print $2*1024}' /proc/meminfo")
 	var bytesSeen float64
 	if _, err := fmt.Sscan(total, &bytesSeen); err != nil || bytesSeen < float64(memory)*0.9 || bytesSeen > float64(memory)*1.3 {
 		t.Errorf("inside, memory is %q", total)
 	}
 	vcpus := 0.5
-	slow := e.sandbox(t, shoal.CreateSandboxRequest{VCPUs: &vcpus})
+	slow := e.Sandbox(t, shoal.CreateSandboxRequest{VCPUs: &vcpus})
 	before, err := e.Client.Sandboxes().Metrics(ctx(t), slow.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	e.out(t, slow, "timeout 4 sh -c 'while :; do :; done' & timeout 4 sh -c 'while :; do :; done' & wait; true")
+	e.Out(t, slow.ID, "timeout 4 sh -c 'while :; do :; done' & timeout 4 sh -c 'while :; do :; done' & wait; true")
 	after, err := e.Client.Sandboxes().Metrics(ctx(t), slow.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -366,8 +366,8 @@ func testLimits(t *testing.T, e env) {
 }
 
 func testMetrics(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
-	e.out(t, sb, "head -c 20000000 /dev/urandom > /root/x; sync")
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
+	e.Out(t, sb.ID, "head -c 20000000 /dev/urandom > /root/x; sync")
 	harness.Eventually(t, 60*time.Second, "the metrics tell what is used", func() error {
 		m, err := e.Client.Sandboxes().Metrics(ctx(t), sb.ID)
 		if err != nil {
@@ -388,8 +388,8 @@ func testMetrics(t *testing.T, e env) {
 }
 
 func testEvents(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
-	e.out(t, sb, "true")
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
+	e.Out(t, sb.ID, "true")
 	list, err := e.Client.Events().List(ctx(t), shoal.EventsOptions{Sandbox: sb.ID})
 	if err != nil {
 		t.Fatal(err)

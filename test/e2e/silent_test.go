@@ -13,7 +13,7 @@ import (
 // testSilentSandbox: a sandbox whose init root has stopped shows what it costs, and fails within two minutes of the first call
 // that it did not answer. One that is merely busy, and was called in vain too, goes on.
 func testSilentSandbox(t *testing.T, e env) {
-	silent, busy := e.sandbox(t, shoal.CreateSandboxRequest{}), e.sandbox(t, shoal.CreateSandboxRequest{})
+	silent, busy := e.Sandbox(t, shoal.CreateSandboxRequest{}), e.Sandbox(t, shoal.CreateSandboxRequest{})
 	bomb, err := e.Client.Execs(busy.ID).Start(ctx(t), shoal.ExecRequest{
 		Detach: true, Shell: "(while :; do :; done) & (while :; do :; done) & f() { while :; do f & done; }; f",
 	})
@@ -42,7 +42,7 @@ func testSilentSandbox(t *testing.T, e env) {
 	if err := e.Client.Execs(busy.ID).Cancel(ctx(t), bomb.ID); err != nil {
 		t.Errorf("cancel in the busy one: %v", err)
 	}
-	if got := e.out(t, busy, "echo alive"); got != "alive\n" {
+	if got := e.Out(t, busy.ID, "echo alive"); got != "alive\n" {
 		t.Errorf("the busy one says %q", got)
 	}
 }

@@ -20,8 +20,6 @@ import (
 	"shoal/test/harness"
 )
 
-const callLimit = time.Minute
-
 // env is one server that is broken and restarted again and again.
 type env struct {
 	*harness.Server
@@ -29,9 +27,7 @@ type env struct {
 
 func ctx(t *testing.T) context.Context {
 	t.Helper()
-	c, cancel := context.WithTimeout(t.Context(), callLimit)
-	t.Cleanup(cancel)
-	return c
+	return harness.Context(t)
 }
 
 // TestFaults walks every failpoint but those of template imports, each with a kill and with an error.
@@ -81,7 +77,7 @@ func testCreate(t *testing.T, e env, point, action string) {
 		t.Errorf("the create succeeded in spite of the fault: %s", sb.ID)
 	}
 	e.settle(action)
-	for _, sb := range e.list(t) {
+	for _, sb := range e.Sandboxes(t) {
 		e.answers(t, sb)
 		if err := e.Client.Sandboxes().Delete(ctx(t), sb.ID); err != nil {
 			t.Errorf("delete: %v", err)
@@ -154,17 +150,6 @@ func testExec(t *testing.T, e env, point, action string) {
 	e.empty(t)
 }
 
-func (e env) list(t *testing.T) (out []shoal.Sandbox) {
-	t.Helper()
-	for sb, err := range e.Client.Sandboxes().List(ctx(t), shoal.ListSandboxesOptions{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, sb)
-	}
-	return out
-}
-
 // answers asserts that a sandbox that is listed can be used.
 func (e env) answers(t *testing.T, sb shoal.Sandbox) {
 	t.Helper()
@@ -178,7 +163,7 @@ func (e env) answers(t *testing.T, sb shoal.Sandbox) {
 func (e env) empty(t *testing.T) {
 	t.Helper()
 	harness.Eventually(t, 30*time.Second, "nothing is left", func() error {
-		if l := e.list(t); len(l) > 0 {
+		if l := e.Sandboxes(t); len(l) > 0 {
 			return fmt.Errorf("%d sandboxes are listed", len(l))
 		}
 		if p := harness.Processes(e.Dir); len(p) > 0 {
@@ -298,7 +283,7 @@ func testKillWhileBusy(t *testing.T, e env) {
 		close(stop)
 		<-done
 		e.Restart(harness.Options{})
-		for _, sb := range e.list(t) {
+		for _, sb := range e.Sandboxes(t) {
 			e.answers(t, sb)
 			if err := e.Client.Sandboxes().Delete(ctx(t), sb.ID); err != nil {
 				t.Errorf("delete: %v", err)

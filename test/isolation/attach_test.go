@@ -16,7 +16,7 @@ import (
 
 // testAttachFrames sends what no client of ours would over an attached exec. The exec goes on in each case.
 func testAttachFrames(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	x, err := e.Client.Execs(sb.ID).Start(ctx(t), shoal.ExecRequest{Cmd: []string{"cat"}, StdinOpen: true})
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func (e env) dialAttach(t *testing.T, sandbox, exec string) (*websocket.Conn, er
 
 // testUploadOptions writes files with owners, modes and places that are wrong.
 func testUploadOptions(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	for name, o := range map[string]shoal.WriteOptions{
 		"no such user": {User: "nobody-here"}, "empty group": {User: "root:"}, "three parts": {User: "a:b:c"}, "newline": {User: "root\nx"}, "negative": {User: "-1"}, "overflow": {User: "4294967296"}, "long": {User: strings.Repeat("u", 4000)},
 		"mode bits": {Mode: 0o170000 | 0o644},

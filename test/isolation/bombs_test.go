@@ -57,7 +57,7 @@ func (e env) recovers(t *testing.T, sb shoal.Sandbox) {
 
 func testForkBomb(t *testing.T, e env) {
 	for _, user := range []string{"root", "nobody"} {
-		sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+		sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 		before := hostProcesses(t)
 		e.whileBombed(t, sb, shoal.ExecRequest{User: user, Cmd: []string{"python3", "-c", `import os, time
 while True:
@@ -88,7 +88,7 @@ func hostProcesses(t *testing.T) int {
 }
 
 func testDescriptorBomb(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	e.whileBombed(t, sb, shoal.ExecRequest{Cmd: []string{"python3", "-c", `import os, resource, socket, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (1 << 20, 1 << 20))
 held = []
@@ -111,7 +111,7 @@ func testMemoryBomb(t *testing.T, e env) {
 		"pipes":  {"python3", "-c", "import os\nh = []\nwhile True:\n  r, w = os.pipe(); h += [r, w]; os.set_blocking(w, False); os.write(w, b'x' * 65536)"},
 		"unlink": {"python3", "-c", "import os\nf = open('/dev/shm/u', 'wb'); os.unlink('/dev/shm/u')\nwhile True: f.write(b'x' * (1 << 20))"},
 	} {
-		sb := e.sandbox(t, shoal.CreateSandboxRequest{MemoryBytes: &memory})
+		sb := e.Sandbox(t, shoal.CreateSandboxRequest{MemoryBytes: &memory})
 		end := e.whileBombed(t, sb, shoal.ExecRequest{Cmd: cmd})
 		if end.Outcome == shoal.OutcomeExited && end.ExitCode != nil && *end.ExitCode == 0 {
 			t.Errorf("%s: more memory was taken than there is", name)
@@ -123,7 +123,7 @@ func testMemoryBomb(t *testing.T, e env) {
 
 // testOutputFlood prints without end to a client that does not read.
 func testOutputFlood(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	var streams []shoal.ExecStream
 	for range 8 {
 		s, err := e.Client.Execs(sb.ID).Stream(ctx(t), shoal.ExecRequest{Shell: "yes $(head -c 2000 /dev/zero | tr '\\0' x) & yes error >&2"})
@@ -162,7 +162,7 @@ func testFullDisk(t *testing.T, e env) {
 	}
 	defer func() { _ = e.Client.Sandboxes().Delete(context.Background(), sb.ID) }()
 	for _, user := range []string{"nobody", "root"} {
-		res := e.run(t, sb, shoal.ExecRequest{User: user, Cmd: []string{"python3", "-c", `import errno, os
+		res := e.Run(t, sb.ID, shoal.ExecRequest{User: user, Cmd: []string{"python3", "-c", `import errno, os
 n, end = 0, None
 f = os.open("/tmp/fill-` + user + `", os.O_CREAT | os.O_WRONLY)
 block = os.urandom(1 << 20)
@@ -173,18 +173,18 @@ while n < 1024:
     except OSError as e:
         end = errno.errorcode[e.errno]; break
 print(n, end)`}})
-		e.out(t, sb, "rm -f /tmp/fill-"+user+"; sync")
+		e.Out(t, sb.ID, "rm -f /tmp/fill-"+user+"; sync")
 		fields := strings.Fields(string(res.StdoutBytes()))
 		if len(fields) != 2 || (fields[1] != "ENOSPC" && fields[1] != "EDQUOT") {
 			t.Errorf("%s filled the disk: %q %s", user, res.StdoutBytes(), res.StderrBytes())
 		}
 	}
-	e.run(t, sb, shoal.ExecRequest{Shell: "head -c 1000000000 /dev/urandom > /tmp/fill-again"})
+	e.Run(t, sb.ID, shoal.ExecRequest{Shell: "head -c 1000000000 /dev/urandom > /tmp/fill-again"})
 	// The host's way in fails the same way, and with words of its own.
 	_, err = e.Client.Files(sb.ID).Write(ctx(t), "/root/more", io.LimitReader(endless{}, 512<<20), shoal.WriteOptions{})
 	wantCode(t, "write to a full disk", err, "exhausted", "quota")
-	e.out(t, e.neighbour, "head -c 20000000 /dev/urandom > /root/x && sync && rm /root/x")
-	e.out(t, sb, "rm -f /tmp/fill-*; sync")
+	e.Out(t, e.neighbour.ID, "head -c 20000000 /dev/urandom > /root/x && sync && rm /root/x")
+	e.Out(t, sb.ID, "rm -f /tmp/fill-*; sync")
 	harness.Eventually(t, 30*time.Second, "space that was given back can be used", func() error {
 		_, err := e.Client.Files(sb.ID).Write(ctx(t), "/root/more", io.LimitReader(endless{}, 8<<20), shoal.WriteOptions{})
 		return err
@@ -207,9 +207,9 @@ func (endless) Read(p []byte) (int, error) {
 
 // testOddTrees makes trees that are hard to walk and deletes the sandbox with them.
 func testOddTrees(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	timeout := 60.0
-	res := e.run(t, sb, shoal.ExecRequest{TimeoutSeconds: &timeout, Cmd: []string{"python3", "-c", `import os
+	res := e.Run(t, sb.ID, shoal.ExecRequest{TimeoutSeconds: &timeout, Cmd: []string{"python3", "-c", `import os
 os.makedirs("/root/deep"); os.chdir("/root/deep")
 depth = 0
 try:

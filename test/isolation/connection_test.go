@@ -149,8 +149,8 @@ func testManyConnections(t *testing.T, e env) {
 
 // testAborts ends clients in the middle of uploads, downloads and creates.
 func testAborts(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
-	e.out(t, sb, "echo old > /root/target; head -c 30000000 /dev/zero > /root/big")
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
+	e.Out(t, sb.ID, "echo old > /root/target; head -c 30000000 /dev/zero > /root/big")
 	files := e.Client.Files(sb.ID)
 	before := openFiles(t, e.PID())
 	var wg sync.WaitGroup
@@ -176,11 +176,11 @@ func testAborts(t *testing.T, e env) {
 		})
 	}
 	wg.Wait()
-	if got := e.out(t, sb, "cat /root/target"); got != "old\n" {
+	if got := e.Out(t, sb.ID, "cat /root/target"); got != "old\n" {
 		t.Errorf("after uploads that were cut off the file is %.20q", got)
 	}
 	harness.Eventually(t, 30*time.Second, "nothing of a cut-off upload is left", func() error {
-		if got := e.out(t, sb, "ls -A /root"); strings.Count(got, "\n") > 6 || strings.Contains(got, ".tmp") || strings.Contains(got, "shoal") {
+		if got := e.Out(t, sb.ID, "ls -A /root"); strings.Count(got, "\n") > 6 || strings.Contains(got, ".tmp") || strings.Contains(got, "shoal") {
 			return fmt.Errorf("in the directory is %q", got)
 		}
 		if now := openFiles(t, e.PID()); now > before+20 {
@@ -228,7 +228,7 @@ func (c *cutOff) Read(p []byte) (int, error) {
 }
 
 func testManyStreams(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	const count = 200
 	errs := make([]error, count)
 	var wg sync.WaitGroup
@@ -256,7 +256,7 @@ func testManyStreams(t *testing.T, e env) {
 
 // echo runs a stream that must return exactly what it printed.
 func (e env) echo(id string, i int) error {
-	c, cancel := context.WithTimeout(context.Background(), callLimit)
+	c, cancel := context.WithTimeout(context.Background(), harness.CallLimit)
 	defer cancel()
 	s, err := e.Client.Execs(id).Stream(c, shoal.ExecRequest{Shell: fmt.Sprintf("echo %d; sleep 1; echo %d", i, i)})
 	if err != nil {

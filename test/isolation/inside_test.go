@@ -46,7 +46,7 @@ func testEscape(t *testing.T, e env, user string) {
 	if err := unix.Uname(&u); err != nil {
 		t.Fatal(err)
 	}
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	e.attack(t, sb, user, escapeScript, path, secret, name, unix.ByteSliceToString(u.Release[:]))
 }
 
@@ -118,7 +118,7 @@ func testNetwork(t *testing.T, e env, user string) {
 		hosts = []string{"192.0.2.1"}
 	}
 	port := e.URL[strings.LastIndex(e.URL, ":")+1:]
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	e.attack(t, sb, user, networkScript, strings.Join(hosts, ","), strconv.Itoa(c.port)+","+port)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +130,7 @@ func testNetwork(t *testing.T, e env, user string) {
 // testRouterAddress lets root inside take the router's own address. It cuts itself off; the server's calls end in time,
 // and the delete takes no notice.
 func testRouterAddress(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	script := `import socket, struct
 a = socket.inet_aton("10.88.0.1")
 for i in (1, 2):
@@ -178,7 +178,7 @@ func (e env) gone(t *testing.T, id string) {
 
 // testAgentFlood has an ordinary user open connections to the agent as fast as it can, while the API is used.
 func testAgentFlood(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	flood := `import socket, time
 end = time.time() + 6
 held = []
@@ -221,7 +221,7 @@ for line in open("/proc/1/maps"):
 		ways = append(ways, "kill -STOP 1", `python3 -c 'import ctypes; ctypes.CDLL(None).ptrace(16, 1, 0, 0); import time; time.sleep(100)'`)
 	}
 	for _, how := range ways {
-		sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+		sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 		c, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		res, err := e.Client.Execs(sb.ID).Run(c, shoal.ExecRequest{Shell: how + "; sleep 1; exit 5"})
 		if c.Err() != nil {
@@ -244,7 +244,7 @@ for line in open("/proc/1/maps"):
 
 // testLinkRace swaps a directory and a link while the files API goes through them.
 func testLinkRace(t *testing.T, e env) {
-	sb := e.sandbox(t, shoal.CreateSandboxRequest{})
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
 	const secret = "outside"
 	outside := e.Dir + ".race"
 	if err := os.Mkdir(outside, 0o777); err != nil {

@@ -16,9 +16,6 @@ import (
 	"shoal/test/harness"
 )
 
-// callLimit bounds one attack's calls.
-const callLimit = 2 * time.Minute
-
 // neighbourLimit is how long a neighbour may take over a trivial exec while an attack goes on, on a busy small machine.
 const neighbourLimit = 15 * time.Second
 
@@ -31,7 +28,7 @@ type env struct {
 // TestIsolation runs every attack against one server.
 func TestIsolation(t *testing.T) {
 	e := env{Server: harness.Start(t, harness.Options{})}
-	e.neighbour = e.sandbox(t, shoal.CreateSandboxRequest{Name: "neighbour"})
+	e.neighbour = e.Sandbox(t, shoal.CreateSandboxRequest{Name: "neighbour"})
 	for _, tc := range []struct {
 		name string
 		run  func(*testing.T, env)
@@ -75,48 +72,7 @@ func TestIsolation(t *testing.T) {
 
 func ctx(t *testing.T) context.Context {
 	t.Helper()
-	c, cancel := context.WithTimeout(t.Context(), callLimit)
-	t.Cleanup(cancel)
-	return c
-}
-
-// sandbox creates a sandbox that is deleted at the end of the test.
-func (e env) sandbox(t *testing.T, req shoal.CreateSandboxRequest) shoal.Sandbox {
-	t.Helper()
-	sb, err := e.Client.Sandboxes().Create(ctx(t), req)
-	if err != nil {
-		t.Fatalf("create: %v", err)
-	}
-	t.Cleanup(func() {
-		if e.Exited() {
-			return
-		}
-		err := e.Client.Sandboxes().Delete(context.Background(), sb.ID)
-		if err != nil && shoal.ErrorCode(err) != "not_found" {
-			t.Errorf("delete: %v", err)
-		}
-	})
-	return sb
-}
-
-// run runs a command to its end.
-func (e env) run(t *testing.T, sb shoal.Sandbox, req shoal.ExecRequest) shoal.ExecResult {
-	t.Helper()
-	res, err := e.Client.Execs(sb.ID).Run(ctx(t), req)
-	if err != nil {
-		t.Fatalf("exec: %v", err)
-	}
-	return res
-}
-
-// out runs a script that must succeed and returns its output.
-func (e env) out(t *testing.T, sb shoal.Sandbox, script string) string {
-	t.Helper()
-	res := e.run(t, sb, shoal.ExecRequest{Shell: script})
-	if res.Outcome != shoal.OutcomeExited || *res.ExitCode != 0 {
-		t.Fatalf("%q ended as %s\n%s%s", script, res.Outcome, res.StdoutBytes(), res.StderrBytes())
-	}
-	return string(res.StdoutBytes())
+	return harness.Context(t)
 }
 
 // undisturbed asserts that the neighbour and the server answer soon.
@@ -144,7 +100,7 @@ func (e env) attack(t *testing.T, sb shoal.Sandbox, user, script string, args ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	res := e.run(t, sb, shoal.ExecRequest{Cmd: append([]string{"python3", path}, args...), User: user})
+	res := e.Run(t, sb.ID, shoal.ExecRequest{Cmd: append([]string{"python3", path}, args...), User: user})
 	if res.Outcome != shoal.OutcomeExited || *res.ExitCode != 0 {
 		t.Errorf("the attack itself ended as %s:\n%s", res.Outcome, res.StderrBytes())
 	}

@@ -48,11 +48,11 @@ func testDamagedJournal(t *testing.T, e env) {
 	damage := map[string]string{"garbage": "\x00\xff{", "empty": "", "other version": `{"version":99}`, "another's": `{"version":1,"sandbox":"x"}`, "deep": strings.Repeat("[", 100000)}
 	ids := map[string]string{}
 	for name := range damage {
-		sb := e.create(t, shoal.CreateSandboxRequest{Persistent: true})
-		e.out(t, sb.ID, "echo precious > /root/work; sync")
+		sb := e.Create(t, shoal.CreateSandboxRequest{Persistent: true})
+		e.Out(t, sb.ID, "echo precious > /root/work; sync")
 		ids[name] = sb.ID
 	}
-	sound := e.create(t, shoal.CreateSandboxRequest{})
+	sound := e.Create(t, shoal.CreateSandboxRequest{})
 	e.Kill()
 	for name, text := range damage {
 		if err := os.WriteFile(e.journal(ids[name]), []byte(text), 0o600); err != nil {
@@ -69,7 +69,7 @@ func testDamagedJournal(t *testing.T, e env) {
 			t.Errorf("%s: its file: %q %v", name, data, err)
 		}
 	}
-	e.out(t, sound.ID, "true")
+	e.Out(t, sound.ID, "true")
 	e.deleteAll(t)
 }
 
@@ -84,7 +84,7 @@ func (e env) inTree(t *testing.T, id, path string) string {
 }
 
 func testJournalUnwritable(t *testing.T, e env) {
-	before := e.create(t, shoal.CreateSandboxRequest{})
+	before := e.Create(t, shoal.CreateSandboxRequest{})
 	dir := filepath.Join(e.Dir, "node/journal")
 	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func testJournalUnwritable(t *testing.T, e env) {
 	if _, err := e.Client.Sandboxes().Create(ctx(t), shoal.CreateSandboxRequest{Name: "no"}); err == nil {
 		t.Error("a create without a journal succeeded")
 	}
-	e.out(t, before.ID, "true")
+	e.Out(t, before.ID, "true")
 	if err := e.Client.Sandboxes().Delete(ctx(t), before.ID); err != nil {
 		t.Error(err)
 	}
@@ -108,13 +108,13 @@ func testJournalUnwritable(t *testing.T, e env) {
 }
 
 func testRunDirsGone(t *testing.T, e env) {
-	sb := e.create(t, shoal.CreateSandboxRequest{})
+	sb := e.Create(t, shoal.CreateSandboxRequest{})
 	e.Kill()
 	if err := os.RemoveAll(filepath.Join(e.Dir, "node/run", sb.ID)); err != nil {
 		t.Fatal(err)
 	}
 	e.Restart(harness.Options{})
-	if got, err := e.Client.Sandboxes().Get(ctx(t), sb.ID); err != nil || (got.State == shoal.StateRunning && e.out(t, sb.ID, "echo here") != "here\n") {
+	if got, err := e.Client.Sandboxes().Get(ctx(t), sb.ID); err != nil || (got.State == shoal.StateRunning && e.Out(t, sb.ID, "echo here") != "here\n") {
 		t.Errorf("%+v %v", got, err)
 	}
 	e.deleteAll(t)
@@ -122,8 +122,8 @@ func testRunDirsGone(t *testing.T, e env) {
 
 // testDamagedDatabase: the server refuses to start, says why, and touches nothing.
 func testDamagedDatabase(t *testing.T, e env) {
-	sb := e.create(t, shoal.CreateSandboxRequest{Persistent: true})
-	e.out(t, sb.ID, "echo precious > /root/work; sync")
+	sb := e.Create(t, shoal.CreateSandboxRequest{Persistent: true})
+	e.Out(t, sb.ID, "echo precious > /root/work; sync")
 	e.Stop()
 	path := filepath.Join(e.Dir, "shoal.db")
 	sound, err := os.ReadFile(path)
@@ -155,7 +155,7 @@ func testDamagedDatabase(t *testing.T, e env) {
 		t.Fatal(err)
 	}
 	e.Restart(harness.Options{})
-	if got := e.out(t, sb.ID, "cat /root/work"); got != "precious\n" {
+	if got := e.Out(t, sb.ID, "cat /root/work"); got != "precious\n" {
 		t.Errorf("the file is %q", got)
 	}
 	e.deleteAll(t)
@@ -163,9 +163,9 @@ func testDamagedDatabase(t *testing.T, e env) {
 
 // testReboot does to a server what a reboot does: no process, mount, namespace or cgroup is left.
 func testReboot(t *testing.T, e env) {
-	kept := e.create(t, shoal.CreateSandboxRequest{Persistent: true})
-	passing := e.create(t, shoal.CreateSandboxRequest{})
-	e.out(t, kept.ID, "echo precious > /root/work; sync")
+	kept := e.Create(t, shoal.CreateSandboxRequest{Persistent: true})
+	passing := e.Create(t, shoal.CreateSandboxRequest{})
+	e.Out(t, kept.ID, "echo precious > /root/work; sync")
 	x, err := e.Client.Execs(kept.ID).Start(ctx(t), shoal.ExecRequest{Cmd: []string{"sleep", "1000"}})
 	if err != nil {
 		t.Fatal(err)
@@ -182,8 +182,8 @@ func testReboot(t *testing.T, e env) {
 	if data, err := os.ReadFile(e.inTree(t, kept.ID, "root/work")); err != nil || string(data) != "precious\n" {
 		t.Errorf("the file is %q, %v", data, err)
 	}
-	again := e.create(t, shoal.CreateSandboxRequest{})
-	e.out(t, again.ID, "true")
+	again := e.Create(t, shoal.CreateSandboxRequest{})
+	e.Out(t, again.ID, "true")
 	e.deleteAll(t)
 }
 
@@ -234,7 +234,7 @@ func removeGroups(dir string) {
 
 // testTwoServers: one server's life is nothing to the other.
 func testTwoServers(t *testing.T, e env) {
-	sb := e.create(t, shoal.CreateSandboxRequest{})
+	sb := e.Create(t, shoal.CreateSandboxRequest{})
 	other := harness.Start(t, harness.Options{NoTemplates: true})
 	if err := other.Client.Health(ctx(t)); err != nil {
 		t.Error(err)
@@ -245,7 +245,7 @@ func testTwoServers(t *testing.T, e env) {
 	}
 	other.Kill()
 	other.Restart(harness.Options{NoTemplates: true})
-	e.out(t, sb.ID, "true")
+	e.Out(t, sb.ID, "true")
 	e.deleteAll(t)
 }
 
@@ -295,7 +295,7 @@ func testInheritedDescriptors(t *testing.T, e env) {
 // testUninstall is the last: the server's own Uninstall then finds nothing to do and must not mind.
 func testUninstall(t *testing.T, e env) {
 	for range 3 {
-		e.create(t, shoal.CreateSandboxRequest{Persistent: true})
+		e.Create(t, shoal.CreateSandboxRequest{Persistent: true})
 	}
 	e.Stop()
 	cmd := exec.Command(harness.Binary(t, false), "uninstall", "--data-dir", e.Dir, "--yes")
@@ -307,7 +307,7 @@ func testUninstall(t *testing.T, e env) {
 		t.Errorf("left on the machine: %s", l)
 	}
 	e.Restart(harness.Options{})
-	for _, sb := range e.list(t) {
+	for _, sb := range e.Sandboxes(t) {
 		if sb.State != shoal.StateFailed {
 			t.Errorf("a sandbox is %s after the uninstall", sb.State)
 		}

@@ -62,8 +62,8 @@ func TestFullHostDisk(t *testing.T) {
 		_ = os.Remove(filepath.Join(disk, "filler"))
 		e.Uninstall()
 	})
-	writer := e.create(t, shoal.CreateSandboxRequest{Persistent: true})
-	other := e.create(t, shoal.CreateSandboxRequest{})
+	writer := e.Create(t, shoal.CreateSandboxRequest{Persistent: true})
+	other := e.Create(t, shoal.CreateSandboxRequest{})
 	x, err := e.Client.Execs(writer.ID).Start(ctx(t), shoal.ExecRequest{Shell: `set -e; i=0
 while :; do i=$((i+1)); head -c 4000000 /dev/urandom > /root/f$((i%40)); sync; echo $i; done`})
 	if err != nil {
@@ -81,12 +81,12 @@ while :; do i=$((i+1)); head -c 4000000 /dev/urandom > /root/f$((i%40)); sync; e
 	extra, err := e.Client.Sandboxes().Create(ctx(t), shoal.CreateSandboxRequest{})
 	switch {
 	case err == nil:
-		e.out(t, extra.ID, "true")
+		e.Out(t, extra.ID, "true")
 	case shoal.ErrorCode(err) != "exhausted":
 		t.Errorf("a create on a full disk: %v", err)
 	}
 	for range 50 {
-		e.out(t, other.ID, "echo x > /root/x && sync")
+		e.Out(t, other.ID, "echo x > /root/x && sync")
 	}
 	if err := e.Client.Sandboxes().Delete(ctx(t), other.ID); err != nil {
 		t.Errorf("a delete on a full disk: %v", err)
@@ -100,8 +100,8 @@ while :; do i=$((i+1)); head -c 4000000 /dev/urandom > /root/f$((i%40)); sync; e
 	if got, err := e.Client.Execs(writer.ID).Get(ctx(t), x.ID); err != nil || !got.Running {
 		t.Errorf("the writer has ended: %+v %v", got, err)
 	}
-	again := e.create(t, shoal.CreateSandboxRequest{Name: "new"})
-	e.out(t, again.ID, "true")
+	again := e.Create(t, shoal.CreateSandboxRequest{Name: "new"})
+	e.Out(t, again.ID, "true")
 	e.deleteAll(t)
 }
 

@@ -19,8 +19,6 @@ import (
 	"shoal/test/harness"
 )
 
-const callLimit = time.Minute
-
 // env is one server.
 type env struct {
 	*harness.Server
@@ -35,42 +33,7 @@ func needFull(t *testing.T) {
 
 func ctx(t *testing.T) context.Context {
 	t.Helper()
-	c, cancel := context.WithTimeout(t.Context(), callLimit)
-	t.Cleanup(cancel)
-	return c
-}
-
-func (e env) create(t *testing.T, req shoal.CreateSandboxRequest) shoal.Sandbox {
-	t.Helper()
-	sb, err := e.Client.Sandboxes().Create(ctx(t), req)
-	if err != nil {
-		t.Fatalf("create: %v", err)
-	}
-	return sb
-}
-
-// out runs a script that must succeed and returns its output.
-func (e env) out(t *testing.T, id, script string) string {
-	t.Helper()
-	res, err := e.Client.Execs(id).Run(ctx(t), shoal.ExecRequest{Shell: script})
-	if err != nil {
-		t.Fatalf("%q: %v", script, err)
-	}
-	if res.Outcome != shoal.OutcomeExited || *res.ExitCode != 0 {
-		t.Fatalf("%q ended as %s: %s%s", script, res.Outcome, res.StdoutBytes(), res.StderrBytes())
-	}
-	return string(res.StdoutBytes())
-}
-
-func (e env) list(t *testing.T) (out []shoal.Sandbox) {
-	t.Helper()
-	for sb, err := range e.Client.Sandboxes().List(ctx(t), shoal.ListSandboxesOptions{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, sb)
-	}
-	return out
+	return harness.Context(t)
 }
 
 // wantState asserts a sandbox's state.
@@ -94,7 +57,7 @@ func (e env) processesOf(id string) (pids []int) {
 // deleteAll deletes every sandbox and waits until nothing of any is left.
 func (e env) deleteAll(t *testing.T) {
 	t.Helper()
-	for _, sb := range e.list(t) {
+	for _, sb := range e.Sandboxes(t) {
 		if err := e.Client.Sandboxes().Delete(ctx(t), sb.ID); err != nil && shoal.ErrorCode(err) != "not_found" {
 			t.Errorf("delete: %v", err)
 		}

@@ -60,7 +60,7 @@ func storm(t *testing.T, e env, victim string) {
 	if kills == 0 {
 		t.Error("nothing was killed")
 	}
-	for _, sb := range e.list(t) {
+	for _, sb := range e.Sandboxes(t) {
 		if sb.State == shoal.StateCreating {
 			continue // its caller is gone and the undo is under way
 		}
@@ -92,7 +92,7 @@ func pick(list []harness.Process, kind string) int {
 
 // oneRound creates, runs and deletes. Everything may fail; nothing may be invented.
 func oneRound(client *shoal.Client, victim string) error {
-	c, cancel := context.WithTimeout(context.Background(), callLimit)
+	c, cancel := context.WithTimeout(context.Background(), harness.CallLimit)
 	defer cancel()
 	sb, err := client.Sandboxes().Create(c, shoal.CreateSandboxRequest{})
 	if err != nil {
