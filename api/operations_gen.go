@@ -3,7 +3,7 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "c10d813db60db6be3403e1039ddad6a320878ba6c8e319b800377dbf9294b289"
+const DocumentDigest = "8770d415ac29ce9a69f91ae1d775003c19ce67855f542250bb76200147d4cfcd"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
 const TypesDigest = "167144f948ea49f34a433505d6c25d75adfb9d85b380c51675a924f28f0e05fb"

@@ -34,7 +34,7 @@ type stranger struct {
 const (
 	// failuresPerSecond and failureBurst bound the failures of an address, failureDebt how long it pays for too many at once.
 	failuresPerSecond = 2.0
-	failureBurst      = 40.0
+	failureBurst      = 100.0
 	failureDebt       = 40.0
 	// failureLogEvery is how often a failure of an address is logged.
 	failureLogEvery = time.Minute
