@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,15 +43,16 @@ func TestIsFace(t *testing.T) {
 }
 
 func TestBundleLimits(t *testing.T) {
+	cpus := "--cpu-num=" + strconv.Itoa(min(2, hostCPUs()))
 	bundle := "--bundle=/mnt/" + bundleName(core.Resources{MemoryBytes: 1 << 20, VCPUs: 0.5})
 	for name, c := range map[string]struct{ args, want []string }{
 		"memory and processors": {
 			[]string{"runsc-sandbox", "boot", bundle, "--total-memory", "4194304", "--total-host-memory", "8388608", "id"},
-			[]string{"runsc-sandbox", "boot", "--cpu-num=1", bundle, "--total-memory", "1048576", "--total-host-memory", "1048576", "id"},
+			[]string{"runsc-sandbox", "boot", cpus, bundle, "--total-memory", "1048576", "--total-host-memory", "1048576", "id"},
 		},
 		"never above the host": {
 			[]string{"runsc-sandbox", "boot", bundle, "--total-memory", "4096", "id"},
-			[]string{"runsc-sandbox", "boot", "--cpu-num=1", bundle, "--total-memory", "4096", "id"},
+			[]string{"runsc-sandbox", "boot", cpus, bundle, "--total-memory", "4096", "id"},
 		},
 		"another's bundle": {
 			[]string{"runsc-sandbox", "boot", "--bundle=/b", "--total-memory", "4096", "id"},
