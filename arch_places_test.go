@@ -37,6 +37,8 @@ var places = []place{
 	{"internal/obs", groupLeaf},
 	{"internal/failpoint", groupLeaf},
 	{"internal/durable", groupLeaf},
+	{"internal/mountinfo", groupLeaf},
+	{"internal/osthread", groupLeaf},
 	{"internal/guest/wire", groupLeaf},
 	{"internal/guest/client", groupLeaf},
 	{"internal/runtime", groupContract},

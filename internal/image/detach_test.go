@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"os"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"shoal/internal/mountinfo"
 )
 
 func TestServerMounts(t *testing.T) {
@@ -25,10 +26,11 @@ func TestServerMounts(t *testing.T) {
 45 27 0:4 net:[4026532272] /var/lib/shoal/net/router rw - nsfs nsfs rw
 not a line
 `
-	got, err := serverMounts(bufio.NewScanner(strings.NewReader(mounts)))
+	all, err := mountinfo.Parse(strings.NewReader(mounts))
 	if err != nil {
 		t.Fatal(err)
 	}
+	got := serverMounts(all)
 	if d := cmp.Diff([]string{"/var/lib/shoal/pool/mnt", "/srv/a b/pool/mnt", "/var/lib/shoal/net/router"}, got); d != "" {
 		t.Error(d)
 	}

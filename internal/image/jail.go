@@ -7,11 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"shoal/internal/osthread"
 )
 
 // idCount is how many guest ids a tree may use, from 0: the size of the range that sandboxes are mapped to.
@@ -35,30 +36,11 @@ type jail struct {
 // run runs argv to its end. output receives what it writes to stdout and stderr. When ctx ends it is killed, and the
 // error is ctx's.
 func (j jail) run(ctx context.Context, argv, env []string, output io.Writer) error {
-	err := onThrowawayThread(func() error { return j.runOnThread(ctx, argv, env, output) })
+	err := osthread.Throwaway(func() error { return j.runOnThread(ctx, argv, env, output) })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err
-}
-
-// onThrowawayThread runs fn on a thread that ends with it, so that fn may change what the kernel keeps per thread. The thread
-// lives as long as fn, for a child's parent-death signal fires when the very thread that made it dies.
-func onThrowawayThread(fn func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == os.Getpid() {
-			// The main thread can't end: it would keep its namespaces for as long as the process lives. While this goroutine
-			// holds it, the next one gets another.
-			done <- onThrowawayThread(fn)
-			runtime.UnlockOSThread()
-			return
-		}
-		// It is never unlocked, which ends the thread with the goroutine.
-		done <- fn()
-	}()
-	return <-done
 }
 
 func (j jail) runOnThread(ctx context.Context, argv, env []string, output io.Writer) error {

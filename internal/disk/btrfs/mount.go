@@ -1,15 +1,14 @@
 package btrfs
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"shoal/internal/core"
+	"shoal/internal/mountinfo"
 )
 
 const (
@@ -17,35 +16,10 @@ const (
 	mountFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOATIME
 )
 
-// mountPoint is one line of mountinfo.
-type mountPoint struct {
-	fsType, source string
-}
-
 // mountsAt returns what is mounted on a path, the topmost last.
-func mountsAt(path string) ([]mountPoint, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var found []mountPoint
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		before, after, ok := strings.Cut(lines.Text(), " - ")
-		left, right := strings.Fields(before), strings.Fields(after)
-		if !ok || len(left) < 5 || len(right) < 2 || unescape(left[4]) != path {
-			continue
-		}
-		found = append(found, mountPoint{fsType: right[0], source: unescape(right[1])})
-	}
-	return found, lines.Err()
-}
-
-// unescape undoes mountinfo's octal escapes of space, tab, newline and backslash.
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+func mountsAt(path string) ([]mountinfo.Mount, error) {
+	all, err := mountinfo.Read(mountinfo.Self)
+	return slices.DeleteFunc(all, func(m mountinfo.Mount) bool { return m.Point != path }), err
 }
 
 // mountPool mounts the pool's loop device, nodiscard so that no block of the image is ever given back to the host.

@@ -14,6 +14,7 @@ import (
 
 	"shoal/internal/core"
 	"shoal/internal/disk"
+	"shoal/internal/mountinfo"
 )
 
 const (
@@ -191,9 +192,9 @@ func sameFile(a, b string) bool {
 	return errA == nil && errB == nil && os.SameFile(x, y)
 }
 
-func (p *pool) foreignMount(mounts []mountPoint) error {
+func (p *pool) foreignMount(mounts []mountinfo.Mount) error {
 	top := mounts[len(mounts)-1]
-	return core.Errorf(core.CodeConflict, "%s is already mounted, and not with this pool (%s, %s)", p.mnt, top.fsType, top.source)
+	return core.Errorf(core.CodeConflict, "%s is already mounted, and not with this pool (%s, %s)", p.mnt, top.Type, top.Source)
 }
 
 func (p *pool) openImage(ctx context.Context) error {
@@ -219,7 +220,7 @@ func (p *pool) openImage(ctx context.Context) error {
 		return err
 	}
 	if len(mounts) > 0 {
-		if loop == nil || mounts[len(mounts)-1].source != loop.path() {
+		if loop == nil || mounts[len(mounts)-1].Source != loop.path() {
 			return errors.Join(p.foreignMount(mounts), closeLoop(loop))
 		}
 		return closeLoop(loop)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"shoal/internal/mountinfo"
 )
 
 // checkCgroups finds the controllers that hold sandboxes to their memory and processor time, in either version of cgroups.
@@ -32,22 +34,18 @@ func checkCgroups(_ context.Context, h host, _ Options) Check {
 
 // cgroups returns which version holds the controllers, and which these are. On a hybrid host v1 has them.
 func (h host) cgroups() (version string, controllers []string) {
-	mounts, _ := h.read("proc/self/mountinfo")
+	text, _ := h.read("proc/self/mountinfo")
+	mounts, _ := mountinfo.Parse(strings.NewReader(text))
 	v2 := ""
-	for line := range strings.SplitSeq(mounts, "\n") {
-		before, after, ok := strings.Cut(line, " - ")
-		fields, kind := strings.Fields(before), strings.Fields(after)
-		if !ok || len(fields) < 5 || len(kind) < 3 {
-			continue
-		}
-		switch kind[0] {
+	for _, m := range mounts {
+		switch m.Type {
 		case "cgroup2":
 			// The shortest path is the hierarchy's root; others are binds of parts of it.
-			if v2 == "" || len(fields[4]) < len(v2) {
-				v2 = fields[4]
+			if v2 == "" || len(m.Point) < len(v2) {
+				v2 = m.Point
 			}
 		case "cgroup":
-			for option := range strings.SplitSeq(kind[2], ",") {
+			for _, option := range m.Options {
 				if slices.Contains([]string{"memory", "cpu", "pids", "cpuset", "freezer"}, option) && !slices.Contains(controllers, option) {
 					controllers = append(controllers, option)
 				}
@@ -60,7 +58,7 @@ func (h host) cgroups() (version string, controllers []string) {
 	if v2 == "" {
 		return "", nil
 	}
-	text, _ := h.read(v2 + "/cgroup.controllers")
+	text, _ = h.read(v2 + "/cgroup.controllers")
 	return "cgroup v2", sorted(strings.Fields(text))
 }
 

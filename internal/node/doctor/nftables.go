@@ -7,6 +7,8 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"shoal/internal/osthread"
 )
 
 // checkNftables makes rules of every kind that hold sandboxes' traffic, in a network namespace that ends with the check.
@@ -26,7 +28,7 @@ func checkNftables(_ context.Context, h host, _ Options) Check {
 
 // tryNftables makes the rules one kind at a time, so that an error names what is missing.
 func tryNftables() error {
-	return onThrowawayThread(func() error {
+	return osthread.Throwaway(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("make a network namespace: %w", err)
 		}
