@@ -98,6 +98,3 @@ func Qgroups(t *testing.T, d *Driver) []string {
 
 // FindMkfs looks for a program by names.
 func FindMkfs(names ...string) (string, error) { return findMkfs(names...) }
-
-// Failure turns an error of the kernel into one of the contract.
-func Failure(err error) error { return failure(err, "act") }

@@ -36,7 +36,7 @@ func (d *Driver) List(ctx context.Context) ([]disk.Tree, error) {
 		return err
 	})
 	if err != nil {
-		return nil, failure(err, "list trees")
+		return nil, disk.Failure(err, "list trees")
 	}
 	return trees, nil
 }
@@ -97,9 +97,9 @@ func (d *Driver) Quarantine(ctx context.Context, ref disk.Ref) error {
 	aside := d.treePath(ref) + "." + strconv.FormatInt(time.Now().UnixNano(), 10)
 	err = unix.Renameat2(unix.AT_FDCWD, d.treePath(ref), unix.AT_FDCWD, aside, unix.RENAME_NOREPLACE)
 	if err != nil {
-		return failure(err, "set tree aside")
+		return disk.Failure(err, "set tree aside")
 	}
-	return failure(commit(int(d.pool.root.Fd())), "commit setting aside")
+	return disk.Failure(commit(int(d.pool.root.Fd())), "commit setting aside")
 }
 
 // PurgeQuarantine removes what was set aside longer ago than age.
@@ -124,7 +124,7 @@ func (d *Driver) PurgeQuarantine(ctx context.Context, age time.Duration) (int, e
 		purged++
 		return nil
 	})
-	return purged, failure(err, "purge")
+	return purged, disk.Failure(err, "purge")
 }
 
 // asideSince tells since when a name is set aside.
@@ -143,7 +143,7 @@ func (d *Driver) Space(ctx context.Context) (disk.Space, error) {
 	defer end()
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(d.pool.root.Fd()), &st); err != nil {
-		return disk.Space{}, failure(err, "statfs pool")
+		return disk.Space{}, disk.Failure(err, "statfs pool")
 	}
 	total, free := int64(st.Blocks)*st.Bsize, int64(st.Bavail)*st.Bsize
 	if d.pool.image == nil {
@@ -155,15 +155,15 @@ func (d *Driver) Space(ctx context.Context) (disk.Space, error) {
 	}
 	var image unix.Stat_t
 	if err := unix.Fstat(int(d.pool.image.Fd()), &image); err != nil {
-		return disk.Space{}, failure(err, "stat image")
+		return disk.Space{}, disk.Failure(err, "stat image")
 	}
 	dev, err := deviceInfo(int(d.pool.root.Fd()), 1)
 	if err != nil {
-		return disk.Space{}, failure(err, "look at pool's device")
+		return disk.Space{}, disk.Failure(err, "look at pool's device")
 	}
 	more, err := room(d.pool.cfg, image.Size, 1<<62)
 	if err != nil {
-		return disk.Space{}, failure(err, "look for room")
+		return disk.Space{}, disk.Failure(err, "look for room")
 	}
 	// While the pool grows, the image is larger than the file system for a moment.
 	more += max(0, image.Size-int64(dev.totalBytes))

@@ -62,7 +62,7 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	d := &Driver{pool: pool{cfg: cfg}}
 	if err := d.pool.open(ctx); err != nil {
 		d.pool.release()
-		return nil, failure(err, "open pool")
+		return nil, disk.Failure(err, "open pool")
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	d.stop = stop

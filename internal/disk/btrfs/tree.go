@@ -25,7 +25,7 @@ func (d *Driver) begin(ctx context.Context, refs ...disk.Ref) (end func(), err e
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, failure(err, "begin")
+		return nil, disk.Failure(err, "begin")
 	}
 	d.mu.RLock()
 	if d.pool.root == nil {
@@ -86,15 +86,15 @@ func (d *Driver) Create(ctx context.Context, ref disk.Ref) (string, error) {
 	defer end()
 	dir, err := os.Open(d.dirOf(ref))
 	if err != nil {
-		return "", failure(err, "create tree")
+		return "", disk.Failure(err, "create tree")
 	}
 	defer dir.Close()
 	if err := createSubvolume(int(dir.Fd()), ref.ID); err != nil {
-		return "", failure(err, "create tree")
+		return "", disk.Failure(err, "create tree")
 	}
 	// The process's umask is not the tree's.
 	if err := os.Chmod(d.treePath(ref), 0o755); err != nil {
-		return "", failure(errors.Join(err, destroy(d.dirOf(ref), ref.ID)), "create tree")
+		return "", disk.Failure(errors.Join(err, destroy(d.dirOf(ref), ref.ID)), "create tree")
 	}
 	return d.treePath(ref), nil
 }
@@ -114,23 +114,23 @@ func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOp
 	}
 	source, err := d.openTree(from)
 	if err != nil {
-		return "", failure(err, "open source")
+		return "", disk.Failure(err, "open source")
 	}
 	defer source.Close()
 	info, err := subvolumeInfo(int(source.Fd()))
 	if err != nil {
-		return "", failure(err, "look at source")
+		return "", disk.Failure(err, "look at source")
 	}
 	if info.flags&rootReadOnly == 0 {
 		return "", core.Errorf(core.CodeConflict, "a tree must be frozen before it is cloned")
 	}
 	dir, err := os.Open(d.dirOf(to))
 	if err != nil {
-		return "", failure(err, "clone tree")
+		return "", disk.Failure(err, "clone tree")
 	}
 	defer dir.Close()
 	if err := cloneSubvolume(int(dir.Fd()), int(source.Fd()), to.ID, opts.LimitBytes); err != nil {
-		return "", failure(err, "clone tree")
+		return "", disk.Failure(err, "clone tree")
 	}
 	return d.treePath(to), nil
 }
@@ -144,20 +144,20 @@ func (d *Driver) Freeze(ctx context.Context, ref disk.Ref) error {
 	defer end()
 	tree, err := d.openTree(ref)
 	if err != nil {
-		return failure(err, "open tree")
+		return disk.Failure(err, "open tree")
 	}
 	defer tree.Close()
 	info, err := subvolumeInfo(int(tree.Fd()))
 	if err != nil {
-		return failure(err, "look at tree")
+		return disk.Failure(err, "look at tree")
 	}
 	if info.flags&rootReadOnly != 0 {
 		return nil
 	}
 	if err := unix.Syncfs(int(tree.Fd())); err != nil {
-		return failure(err, "sync tree")
+		return disk.Failure(err, "sync tree")
 	}
-	return failure(setReadOnly(int(tree.Fd())), "freeze tree")
+	return disk.Failure(setReadOnly(int(tree.Fd())), "freeze tree")
 }
 
 // Path returns a tree's host path.
@@ -170,7 +170,7 @@ func (d *Driver) Path(ref disk.Ref) (string, error) {
 	path := d.treePath(ref)
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
-		return "", failure(err, "look at tree")
+		return "", disk.Failure(err, "look at tree")
 	}
 	if st.Ino != subvolRootInode {
 		return "", core.Errorf(core.CodeNotFound, "no such tree")
@@ -191,7 +191,7 @@ func (d *Driver) Delete(ctx context.Context, ref disk.Ref) error {
 func destroy(path, name string) error {
 	dir, err := os.Open(path)
 	if err != nil {
-		return failure(err, "delete tree")
+		return disk.Failure(err, "delete tree")
 	}
 	defer dir.Close()
 	err = destroySubvolume(int(dir.Fd()), name)
@@ -199,9 +199,9 @@ func destroy(path, name string) error {
 		return nil
 	}
 	if err != nil {
-		return failure(err, "delete tree")
+		return disk.Failure(err, "delete tree")
 	}
-	return failure(commit(int(dir.Fd())), "commit delete")
+	return disk.Failure(commit(int(dir.Fd())), "commit delete")
 }
 
 // Usage returns what a tree keeps of its own writes. Bytes that were overwritten count until the kernel has freed them.
@@ -213,7 +213,7 @@ func (d *Driver) Usage(ctx context.Context, ref disk.Ref) (disk.Usage, error) {
 	defer end()
 	tree, err := d.openTree(ref)
 	if err != nil {
-		return disk.Usage{}, failure(err, "open tree")
+		return disk.Usage{}, disk.Failure(err, "open tree")
 	}
 	defer tree.Close()
 	if !d.pool.caps.Quota {
@@ -221,8 +221,8 @@ func (d *Driver) Usage(ctx context.Context, ref disk.Ref) (disk.Usage, error) {
 	}
 	info, err := subvolumeInfo(int(tree.Fd()))
 	if err != nil {
-		return disk.Usage{}, failure(err, "look at tree")
+		return disk.Usage{}, disk.Failure(err, "look at tree")
 	}
 	u, err := d.pool.written(info.treeID)
-	return u, failure(err, "usage")
+	return u, disk.Failure(err, "usage")
 }

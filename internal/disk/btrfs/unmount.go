@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"shoal/internal/core"
+	"shoal/internal/disk"
 )
 
 // Close stops the work in the background and waits for calls under way. Mount and loop device stay for sandboxes.
@@ -25,7 +26,7 @@ func (d *Driver) Close() error {
 	}
 	err := commit(int(d.pool.root.Fd()))
 	d.pool.release()
-	return failure(err, "close pool")
+	return disk.Failure(err, "close pool")
 }
 
 // Unmount closes the driver and takes its trees out of the host's sight, as the function Unmount does.
@@ -48,7 +49,7 @@ func Unmount(ctx context.Context, dir string) error {
 	if err == nil {
 		err = waitDetached(ctx, filepath.Join(p.cfg.Dir, imageName))
 	}
-	return failure(err, "unmount pool")
+	return disk.Failure(err, "unmount pool")
 }
 
 // unmountAll takes every mount off a path.

@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"shoal/internal/core"
 	"shoal/internal/disk"
 )
 
@@ -109,7 +108,7 @@ func writeState(home string, st state) error {
 // place makes a tree in the staging directory and then puts it where it belongs, unless something is there.
 func (d *Driver) place(ref disk.Ref, st state, fill func(dir string) error) (string, error) {
 	if _, err := os.Lstat(d.home(ref)); err == nil {
-		return "", fs.ErrExist
+		return "", unix.EEXIST
 	}
 	staged, err := os.MkdirTemp(filepath.Join(d.dir, stagingName), "new-")
 	if err != nil {
@@ -215,21 +214,4 @@ func asideSince(name string) (time.Time, bool) {
 }
 
 // failure turns an error of the operating system into one of the contract.
-func failure(err error) error {
-	var e *core.Error
-	switch {
-	case err == nil, errors.As(err, &e):
-		return err
-	case errors.Is(err, fs.ErrNotExist):
-		return core.Wrap(core.CodeNotFound, err, "no such tree")
-	case errors.Is(err, fs.ErrExist):
-		return core.Wrap(core.CodeExists, err, "the tree exists already")
-	case errors.Is(err, unix.ENOSPC):
-		return core.Wrap(core.CodeExhausted, err, "the node has no disk space left")
-	case errors.Is(err, context.Canceled):
-		return core.Wrap(core.CodeCanceled, err, "canceled")
-	case errors.Is(err, context.DeadlineExceeded):
-		return core.Wrap(core.CodeTimeout, err, "timed out")
-	}
-	return core.Wrap(core.CodeInternal, err, "the fake disk failed")
-}
+func failure(err error) error { return disk.Failure(err, "fake disk") }

@@ -1,4 +1,4 @@
-package btrfs_test
+package disk_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"shoal/internal/core"
-	"shoal/internal/disk/btrfs"
+	"shoal/internal/disk"
 )
 
 func TestFailure(t *testing.T) {
@@ -33,7 +33,7 @@ func TestFailure(t *testing.T) {
 		{unix.EINVAL, core.CodeInternal},
 		{fmt.Errorf("look: %w", core.Errorf(core.CodeConflict, "busy")), core.CodeConflict},
 	} {
-		err := btrfs.Failure(c.err)
+		err := disk.Failure(c.err, "act")
 		if got := core.CodeOf(err); got != c.want {
 			t.Errorf("%v became %q, want %q", c.err, got, c.want)
 		}
@@ -41,15 +41,5 @@ func TestFailure(t *testing.T) {
 		if c.err != nil && (!errors.As(err, &e) || !errors.Is(err, c.err) || strings.Contains(e.Message, "/")) {
 			t.Errorf("%v became %v: the cause must be kept, and no path shown", c.err, err)
 		}
-	}
-}
-
-func TestMkfsMissing(t *testing.T) {
-	_, err := btrfs.FindMkfs("mkfs.not-there")
-	if !core.IsCode(err, core.CodeUnavailable) || !strings.Contains(err.Error(), "btrfs-progs") {
-		t.Errorf("got %v, want unavailable, naming the package", err)
-	}
-	if path, err := btrfs.FindMkfs("mkfs.not-there", "sh"); err != nil || !strings.HasSuffix(path, "/sh") {
-		t.Errorf("got %q, %v", path, err)
 	}
 }
