@@ -79,6 +79,13 @@ func (a *admission) release(id core.SandboxID) {
 	delete(a.reserved, id)
 }
 
+// of returns what a sandbox was promised, nothing if it was not.
+func (a *admission) of(id core.SandboxID) core.Resources {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.reserved[id]
+}
+
 func (a *admission) has(id core.SandboxID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

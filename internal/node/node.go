@@ -82,7 +82,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		cfg: cfg, journal: j, admission: newAdmission(cfg.Limits, cfg.Disk), turns: newTurns(), machines: newMachines(),
 		runDirs: runDirs{dir: filepath.Join(cfg.Dir, "run"), agent: agentPath}, log: cfg.Logger, exits: make(chan core.NodeExit, 64),
 	}
-	n.suspects = newSuspects(cfg, n.machines)
+	n.suspects = newSuspects(cfg, n.machines, n.admission)
 	if err := n.adopt(ctx); err != nil {
 		n.machines.close()
 		return nil, err

@@ -42,12 +42,16 @@ type suspects struct {
 	runtime  runtime.Driver
 	clock    core.Clock
 	machines *machines
+	// promised knows how much processor time a sandbox may use.
+	promised *admission
 	log      *slog.Logger
 	queue    chan *machine
 }
 
-func newSuspects(cfg Config, t *machines) *suspects {
-	return &suspects{runtime: cfg.Runtime, clock: cfg.Clock, machines: t, log: cfg.Logger, queue: make(chan *machine, maxSuspicions)}
+func newSuspects(cfg Config, t *machines, a *admission) *suspects {
+	return &suspects{
+		runtime: cfg.Runtime, clock: cfg.Clock, machines: t, promised: a, log: cfg.Logger, queue: make(chan *machine, maxSuspicions),
+	}
 }
 
 // add has a machine watched. It never blocks; a machine that is watched already stays so.
@@ -143,7 +147,11 @@ func (s *suspects) isBusy(ctx context.Context, m *machine, w *silence) bool {
 	}
 	used := now.CPUSeconds - w.cpu
 	w.cpu = now.CPUSeconds
-	return used > busyCores*probeEvery.Seconds() ||
+	cores := busyCores
+	if may := s.promised.of(m.id).VCPUs; may > 0 {
+		cores = min(cores, may/4) // one that may use next to nothing is busy when it uses that
+	}
+	return used > cores*probeEvery.Seconds() ||
 		now.MemoryLimitBytes > 0 && float64(now.MemoryBytes) > busyMemory*float64(now.MemoryLimitBytes)
 }
 

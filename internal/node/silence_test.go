@@ -135,9 +135,15 @@ func TestSlowIsNotSilent(t *testing.T) {
 		"short of memory":       func(st *runtime.Stats) { st.MemoryBytes, st.MemoryLimitBytes = 62*mib, 64*mib },
 		"its kernel is silent":  func(st *runtime.Stats) { st.Processes = -1 },
 		"computes a little bit": func(st *runtime.Stats) { cpu += 0.25; st.CPUSeconds = cpu },
+		"uses what it may":      func(st *runtime.Stats) { cpu += 0.1; st.CPUSeconds = cpu },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, spec, _ := startSilent(t)
+			if name == "uses what it may" {
+				if err := s.Reserve(t.Context(), spec.Sandbox, core.Resources{VCPUs: 0.01, MemoryBytes: mib}); err != nil {
+					t.Fatal(err)
+				}
+			}
 			s.host.world.SetStats(func(_ core.SandboxID, st *runtime.Stats) { busy(st) })
 			s.callInVain(t, spec.Sandbox)
 			for range 29 {

@@ -3,6 +3,9 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,9 +14,9 @@ import (
 )
 
 // testSilentSandbox: a sandbox whose init root has stopped shows what it costs, and fails within two minutes of the first call
-// that it did not answer. One that is merely busy, and was called in vain too, goes on.
+// that it did not answer. Those that are merely busy, or stopped from outside for a while, and were called in vain too, go on.
 func testSilentSandbox(t *testing.T, e env) {
-	silent, busy := e.Sandbox(t, shoal.CreateSandboxRequest{}), e.Sandbox(t, shoal.CreateSandboxRequest{})
+	silent, busy, held := e.Sandbox(t, shoal.CreateSandboxRequest{}), e.Sandbox(t, shoal.CreateSandboxRequest{}), e.Sandbox(t, shoal.CreateSandboxRequest{})
 	bomb, err := e.Client.Execs(busy.ID).Start(ctx(t), shoal.ExecRequest{
 		Detach: true, Shell: "(while :; do :; done) & (while :; do :; done) & f() { while :; do f & done; }; f",
 	})
@@ -30,6 +33,11 @@ func testSilentSandbox(t *testing.T, e env) {
 	if m, err := e.Client.Sandboxes().Metrics(ctx(t), silent.ID); err != nil || m.MemoryBytes == 0 || m.MemoryLimitBytes == 0 || m.PSSBytes == nil {
 		t.Errorf("metrics of the silent one: %+v, %v", m, err)
 	}
+	release := e.hold(t, held.ID)
+	impatient(held.ID, "true")
+	if m, err := e.Client.Sandboxes().Metrics(ctx(t), held.ID); err != nil || m.MemoryBytes == 0 || m.Processes != 0 {
+		t.Errorf("metrics of the one whose kernel is silent: %+v, %v", m, err)
+	}
 	harness.Eventually(t, 2*time.Minute, "the silent sandbox has failed", func() error {
 		impatient(busy.ID, "sleep 100")
 		got, err := e.Client.Sandboxes().Get(ctx(t), silent.ID)
@@ -45,4 +53,31 @@ func testSilentSandbox(t *testing.T, e env) {
 	if got := e.Out(t, busy.ID, "echo alive"); got != "alive\n" {
 		t.Errorf("the busy one says %q", got)
 	}
+	release()
+	if got := e.Out(t, held.ID, "echo alive"); got != "alive\n" {
+		t.Errorf("the one that was held says %q", got)
+	}
+}
+
+// hold stops every process of a sandbox on the host, until release is called or the test ends.
+func (e env) hold(t *testing.T, id string) (release func()) {
+	t.Helper()
+	var pids []int
+	for _, p := range harness.Processes(e.Dir) {
+		if strings.Contains(p.Command, id) {
+			pids = append(pids, p.PID)
+		}
+	}
+	if len(pids) == 0 {
+		t.Fatal("it has no process")
+	}
+	signal := func(s syscall.Signal) {
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, s) // one that is gone needs none
+		}
+	}
+	release = sync.OnceFunc(func() { signal(syscall.SIGCONT) })
+	t.Cleanup(release)
+	signal(syscall.SIGSTOP)
+	return release
 }
