@@ -67,7 +67,11 @@ func (f *follower) run(ctx context.Context, stream shoal.ExecStream) (shoal.Exec
 		wg.Wait()
 		_ = in.Close()
 	}()
-	wg.Go(func() { f.passSignals(ctx, cancel) })
+	// Before the first output is printed: who reads it may answer with a signal at once.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH)
+	defer signal.Stop(signals)
+	wg.Go(func() { f.passSignals(ctx, cancel, signals) })
 	if f.in != nil {
 		wg.Go(func() { f.passInput(ctx, in) })
 	}
@@ -191,10 +195,7 @@ func (f *follower) stillThere(ctx context.Context, err error) bool {
 
 // passSignals passes on what is meant for the process. The second interrupt kills its group, the third leaves it alone
 // and ends this program. A terminal's own Ctrl-C comes as input and not as a signal.
-func (f *follower) passSignals(ctx context.Context, cancel func()) {
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH)
-	defer signal.Stop(signals)
+func (f *follower) passSignals(ctx context.Context, cancel func(), signals <-chan os.Signal) {
 	interrupts := 0
 	for {
 		select {
