@@ -273,7 +273,7 @@ type CreateSandboxRequest struct {
 	// TTLSeconds Age in seconds at which it is deleted with all its state. Default 3600, or none if persistent. The server's configuration has a ceiling.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 
-	// VCPUs Limit of processor time in cores, such as 0.5. Default and ceiling by the server's configuration.
+	// VCPUs Limit of processor time in cores, such as 0.5. What an idle tenth of a second left over may be used in the next. Programs inside see whole processors, at least 2 where the machine has them. Default and ceiling by the server's configuration.
 	VCPUs *float64 `json:"vcpus,omitempty"`
 }
 

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "8770d415ac29ce9a69f91ae1d775003c19ce67855f542250bb76200147d4cfcd"
+const DocumentDigest = "2b87b28198d24e5091d5c81390ae6aecdbcc7473edb0d5db83cc391d779ceb4d"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "167144f948ea49f34a433505d6c25d75adfb9d85b380c51675a924f28f0e05fb"
+const TypesDigest = "fe683b770d8aed3e19540907f408ef578075efb73404c50d10235a962d602a96"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

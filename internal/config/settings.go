@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -211,9 +212,9 @@ func isAddress(v string) bool {
 	return err == nil
 }
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+var hostName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`) })
 
-func isHostName(v string) bool { return hostName.MatchString(v) }
+func isHostName(v string) bool { return hostName().MatchString(v) }
 
 // isLoopback reports whether only this machine can reach an address. A name other than localhost might be anything.
 func isLoopback(address string) bool {

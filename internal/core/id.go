@@ -2,7 +2,7 @@ package core
 
 import (
 	"crypto/rand"
-	"regexp"
+	"strings"
 )
 
 // The kinds of id. An id is opaque: 22 characters of [a-z0-9], a letter first, 108 random bits
@@ -30,10 +30,8 @@ const (
 	alphanumeric = letters + "0123456789"
 )
 
-var (
-	idPattern   = regexp.MustCompile(`^[a-z][a-z0-9]{21}$`)
-	namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
-)
+// maxName is the greatest length of a name.
+const maxName = 63
 
 // NewID returns a fresh random id from the system's randomness.
 func NewID() string {
@@ -58,12 +56,14 @@ func randomBelow(n int) int {
 }
 
 // IsID reports whether s has the shape of an id.
-func IsID(s string) bool { return idPattern.MatchString(s) }
+func IsID(s string) bool {
+	return len(s) == IDLength && strings.Trim(s[:1], letters) == "" && strings.Trim(s, alphanumeric) == ""
+}
 
 // CheckName returns an error that blames field unless s may name something of a tenant: 1 to 63 characters of
 // [a-z0-9-], not starting with a dash, and not of the shape of an id, so that a path can hold either.
 func CheckName(field, s string) error {
-	if !namePattern.MatchString(s) {
+	if s == "" || len(s) > maxName || s[0] == '-' || strings.Trim(s, alphanumeric+"-") != "" {
 		return Invalid(field, "a name has 1 to 63 characters of a-z, 0-9 and dash, and starts with a letter or digit")
 	}
 	if IsID(s) {

@@ -8,6 +8,7 @@ package disk
 import (
 	"context"
 	"regexp"
+	"sync"
 	"time"
 
 	"shoal/internal/core"
@@ -29,7 +30,7 @@ type Ref struct {
 	ID   string
 }
 
-var refID = regexp.MustCompile(`^[a-z][a-z0-9]{0,62}$`)
+var refID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9]{0,62}$`) })
 
 // Check returns an invalid error unless the reference is well formed: it becomes a path.
 func (r Ref) Check() error {
@@ -38,7 +39,7 @@ func (r Ref) Check() error {
 	default:
 		return core.Errorf(core.CodeInvalid, "unknown kind of tree")
 	}
-	if !refID.MatchString(r.ID) {
+	if !refID().MatchString(r.ID) {
 		return core.Errorf(core.CodeInvalid, "malformed id of a tree")
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 
 	"shoal/api"
 	"shoal/internal/core"
@@ -68,11 +69,11 @@ func (a execAPI) writeExecStdin(w http.ResponseWriter, r *request) error {
 	return noContent(w, a.control.WriteExecStdin(r.Context(), r.principal, ref, id, data, body.End))
 }
 
-var signalPattern = regexp.MustCompile(`^(SIG)?[A-Z][A-Z0-9+-]{0,15}$`)
+var signalPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(SIG)?[A-Z][A-Z0-9+-]{0,15}$`) })
 
 // signalName returns a signal's full name. Which ones there are, the guest agent knows.
 func signalName(s string) (string, error) {
-	if !signalPattern.MatchString(s) {
+	if !signalPattern().MatchString(s) {
 		return "", core.Invalid("signal", "signal is a name such as SIGTERM")
 	}
 	return "SIG" + strings.TrimPrefix(s, "SIG"), nil

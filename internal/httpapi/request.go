@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -49,12 +50,12 @@ func requestOf(hr *http.Request) *request {
 	return r
 }
 
-var refPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+var refPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`) })
 
 // ref returns a path value that names something by id or name. One that can't be either names nothing.
 func (r *request) ref(name, noun string) (string, error) {
 	v := r.PathValue(name)
-	if !refPattern.MatchString(v) {
+	if !refPattern().MatchString(v) {
 		return "", core.Errorf(core.CodeNotFound, "no such %s", noun)
 	}
 	return v, nil

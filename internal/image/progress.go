@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // tailLines is how many lines of a tool's output are kept for the operator.
@@ -27,7 +28,7 @@ type progress struct {
 // maxLine bounds a line without an end.
 const maxLine = 16 << 10
 
-var newlyInstalled = regexp.MustCompile(`^\d+ upgraded, (\d+) newly installed`)
+var newlyInstalled = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d+ upgraded, (\d+) newly installed`) })
 
 // Write takes a piece of output. It never fails.
 func (p *progress) Write(data []byte) (int, error) {
@@ -67,8 +68,8 @@ func (p *progress) line(line string) {
 		p.step("installing packages", 45)
 	case strings.HasPrefix(line, "I: cleaning"):
 		p.step("cleaning up", 94)
-	case newlyInstalled.MatchString(line):
-		p.total, _ = strconv.Atoi(newlyInstalled.FindStringSubmatch(line)[1])
+	case newlyInstalled().MatchString(line):
+		p.total, _ = strconv.Atoi(newlyInstalled().FindStringSubmatch(line)[1])
 		p.fetched, p.configured = 0, 0
 	case strings.HasPrefix(line, "Get:") && p.total > 0 && p.percent >= 45:
 		p.fetched++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"sync"
 
 	"shoal/internal/core"
 	"shoal/internal/guest/wire"
@@ -161,8 +162,8 @@ func knownExec(ctx context.Context, info wire.ExecInfo, id core.ExecID) (core.Ex
 }
 
 var (
-	execIDPattern = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
-	signalPattern = regexp.MustCompile(`^SIG[A-Z0-9+]{1,12}$`)
+	execIDPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9-]{1,64}$`) })
+	signalPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^SIG[A-Z0-9+]{1,12}$`) })
 )
 
 // execOf checks what a guest says of an exec: no figure that can't be, and no outcome without its evidence.
@@ -170,7 +171,7 @@ func execOf(info wire.ExecInfo, id core.ExecID) (core.Exec, error) {
 	bad := func(what string) (core.Exec, error) {
 		return core.Exec{}, fmt.Errorf("%w: an exec with %s", wire.ErrMalformed, what)
 	}
-	if info.ID != string(id) || !execIDPattern.MatchString(info.ID) {
+	if info.ID != string(id) || !execIDPattern().MatchString(info.ID) {
 		return bad("another id")
 	}
 	if info.PID < 0 || info.Processes < 0 || info.OutputFrom < 0 || info.OutputFrom > info.OutputBytes {
@@ -191,7 +192,7 @@ func execOf(info wire.ExecInfo, id core.ExecID) (core.Exec, error) {
 		}
 		e.ExitCode = info.ExitCode
 	case core.OutcomeSignaled:
-		if !signalPattern.MatchString(info.Signal) {
+		if !signalPattern().MatchString(info.Signal) {
 			return bad("no signal")
 		}
 		e.Signal = info.Signal

@@ -26,7 +26,7 @@ type Config struct {
 	Logger   *slog.Logger
 }
 
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+var namePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`) })
 
 // Driver is the network driver of one state directory.
 type Driver struct {
@@ -53,7 +53,7 @@ var _ network.Driver = (*Driver)(nil)
 // Open finds the router of cfg.StateDir or makes it, and finds its slots. It may be called again after the process died
 // at any instruction: what is there is brought into the state that it must have, while live slots go on.
 func Open(ctx context.Context, cfg Config) (*Driver, error) {
-	if !namePattern.MatchString(cfg.Name) {
+	if !namePattern().MatchString(cfg.Name) {
 		return nil, core.Invalid("name",
 			"the network's name has 1 to 64 characters of a-z, A-Z, 0-9, dot, dash and underscore")
 	}

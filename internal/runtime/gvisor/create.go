@@ -119,10 +119,23 @@ func (d *Driver) create(ctx context.Context, b *box, spec runtime.Spec) (err err
 		OwnerUID: d.cfg.OwnerUID, OwnerIDs: d.cfg.OwnerCount, DebugLogDir: d.cfg.DebugLogDir,
 	})
 	if err != nil {
-		return err
+		return errors.Join(err, c.end())
 	}
+	d.endCreator(c)
 	d.log.DebugContext(ctx, "sandbox made", slog.Any("sandbox_id", b.id), slog.Duration("library_new", made.Took))
 	return d.update(b, func(r *record) { r.Sentry, r.Gofer = made.Sentry, made.Gofer })
+}
+
+// endCreator waits for a creator's end, beside what comes next. It is in the sandbox's groups: a Kill ends it as well.
+func (d *Driver) endCreator(c *creator) {
+	end := func() { _ = c.end() } // It has answered: how it ends is no news.
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		end()
+		return
+	}
+	d.watchers.Go(end)
 }
 
 // admit makes the sandbox's groups and moves its creator into them.

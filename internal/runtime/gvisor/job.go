@@ -57,7 +57,7 @@ type creator struct {
 }
 
 // startCreator starts a creator, which dies when ctx ends; what it has started by then is in the sandbox's groups, and is the
-// caller's to kill. The caller must call either run or stop.
+// caller's to kill. The caller must call either run and end, or stop.
 func startCreator(ctx context.Context, program string, netNS *os.File) (*creator, error) {
 	jobRead, jobWrite, err := os.Pipe()
 	if err != nil {
@@ -93,26 +93,29 @@ func (c *creator) stop() error {
 	return err
 }
 
-// run hands the creator its job, waits for its end and returns its answer.
+// run hands the creator its job and returns its answer. The creator then ends by itself: the caller must call end.
 func (c *creator) run(ctx context.Context, j job) (result, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
-		return result{}, errors.Join(fmt.Errorf("encode job: %w", err), c.stop())
+		return result{}, fmt.Errorf("encode job: %w", errors.Join(err, c.job.Close()))
 	}
 	// The pipe holds more than a job: this can't block.
 	_, writeErr := io.Copy(c.job, bytes.NewReader(text))
 	writeErr = errors.Join(writeErr, c.job.Close())
-	answer, readErr := io.ReadAll(io.LimitReader(c.result, maxResult))
-	waitErr := errors.Join(c.cmd.Wait(), c.result.Close())
-	if err := ctx.Err(); err != nil {
-		return result{}, fmt.Errorf("wait for creator: %w", err)
-	}
 	var r result
-	if err := json.Unmarshal(answer, &r); err != nil {
-		return result{}, fmt.Errorf("creator gave no answer: %w", errors.Join(waitErr, writeErr, readErr, err))
-	}
-	if r.Err != "" {
+	readErr := json.NewDecoder(io.LimitReader(c.result, maxResult)).Decode(&r)
+	switch err := errors.Join(writeErr, readErr); {
+	case ctx.Err() != nil:
+		return result{}, fmt.Errorf("wait for creator: %w", ctx.Err())
+	case err != nil:
+		return result{}, fmt.Errorf("creator gave no answer: %w", err)
+	case r.Err != "":
 		return result{}, fmt.Errorf("creator: %s", r.Err)
 	}
 	return r, nil
+}
+
+// end waits for the end of a creator that was given its job: some milliseconds after its answer.
+func (c *creator) end() error {
+	return errors.Join(c.cmd.Wait(), c.result.Close())
 }

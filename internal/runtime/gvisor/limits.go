@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"shoal/internal/core"
 )
@@ -17,7 +18,7 @@ import (
 // gVisor takes these figures from a cgroup that it made itself. Ours is made by us, and the spec must be the same for all
 // sandboxes, so they travel in the one argument that is free: the bundle's path. The sentry's face puts them where gVisor
 // would have.
-var bundlePattern = regexp.MustCompile(`^bundle-m([0-9]+)-c([0-9]+)$`)
+var bundlePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^bundle-m([0-9]+)-c([0-9]+)$`) })
 
 // leastCPUs is how many processors a guest sees at least, whatever its share of time is, as in gVisor's own rule: the sentry
 // has as many threads for Go code, and with one of them the end of one process holds up the start of the next (measured: a
@@ -45,7 +46,7 @@ func applyBundleLimits(args []string) []string {
 		if !ok {
 			continue
 		}
-		if m := bundlePattern.FindStringSubmatch(filepath.Base(bundle)); m != nil {
+		if m := bundlePattern().FindStringSubmatch(filepath.Base(bundle)); m != nil {
 			memory = m[1]
 			cpus, _ = strconv.Atoi(m[2])
 		}

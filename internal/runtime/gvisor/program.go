@@ -14,6 +14,7 @@ import (
 	"regexp"
 	goruntime "runtime"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,7 +22,7 @@ import (
 // programName is the file in each digest's folder.
 const programName = "shoal"
 
-var digestPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var digestPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{64}$`) })
 
 // hostCPUs is the number of processors that this process may use.
 func hostCPUs() int { return goruntime.NumCPU() }
@@ -140,7 +141,7 @@ func (d *Driver) CollectPrograms(ctx context.Context, keep ...string) ([]string,
 		if err := ctx.Err(); err != nil {
 			return removed, fmt.Errorf("collect programs: %w", err)
 		}
-		if !digestPattern.MatchString(e.Name()) || slices.Contains(used, e.Name()) {
+		if !digestPattern().MatchString(e.Name()) || slices.Contains(used, e.Name()) {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(d.cfg.BinDir, e.Name())); err != nil {

@@ -190,7 +190,7 @@ func TestInstallProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if path != filepath.Join(dir, digest, programName) || !digestPattern.MatchString(digest) {
+	if path != filepath.Join(dir, digest, programName) || !digestPattern().MatchString(digest) {
 		t.Errorf("path %q, digest %q", path, digest)
 	}
 	if err := os.WriteFile(source, append(program, "overwritten in place"...), 0o700); err != nil {
