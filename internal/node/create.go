@@ -6,13 +6,9 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"shoal/internal/core"
-	"shoal/internal/disk"
 	"shoal/internal/failpoint"
 	"shoal/internal/guest/wire"
-	"shoal/internal/network"
 	"shoal/internal/runtime"
 )
 
@@ -94,12 +90,8 @@ func (n *Node) undoCreate(ctx context.Context, id core.SandboxID, cause error) e
 	return cause
 }
 
-// build makes every part of a sandbox in order and returns its machine, whose agent has answered.
+// build makes every part of a sandbox and returns its machine, whose agent has answered.
 func (n *Node) build(ctx context.Context, spec core.NodeSpec) (*machine, error) {
-	root, slot, err := n.cloneAndAttach(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
 	runDir, err := n.runDirs.make(spec.Sandbox)
 	if err == nil {
 		err = failpoint.Hit(failpoint.NodeCreateRunDir)
@@ -107,8 +99,10 @@ func (n *Node) build(ctx context.Context, spec core.NodeSpec) (*machine, error) 
 	if err != nil {
 		return nil, err
 	}
+	p := n.beginParts(ctx, spec)
+	defer p.end()
 	err = n.cfg.Runtime.Create(ctx, runtime.Spec{
-		ID: spec.Sandbox, Incarnation: spec.Incarnation, RootFS: root, RunDir: runDir, NetNS: slot.NetNS,
+		ID: spec.Sandbox, Incarnation: spec.Incarnation, Parts: p.get, RunDir: runDir,
 		Hostname: spec.Hostname, Resources: spec.Resources,
 	})
 	if err == nil {
@@ -132,30 +126,6 @@ func (n *Node) build(ctx context.Context, spec core.NodeSpec) (*machine, error) 
 		return nil, fmt.Errorf("configure guest agent: %w", err)
 	}
 	return m, nil
-}
-
-// cloneAndAttach makes the tree and the network slot at the same time: neither needs the other.
-func (n *Node) cloneAndAttach(ctx context.Context, spec core.NodeSpec) (root string, slot network.Slot, err error) {
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		opts := disk.CloneOptions{LimitBytes: spec.Resources.DiskBytes}
-		path, err := n.cfg.Disk.Clone(gctx, templateTree(spec.Template), sandboxTree(spec.Sandbox), opts)
-		if err != nil {
-			return fmt.Errorf("clone template: %w", err)
-		}
-		root = path
-		return failpoint.Hit(failpoint.NodeCreateCloned)
-	})
-	g.Go(func() error {
-		s, err := n.cfg.Network.Attach(gctx, spec.Sandbox, network.EgressDeny)
-		if err != nil {
-			return fmt.Errorf("attach network: %w", err)
-		}
-		slot = s
-		return failpoint.Hit(failpoint.NodeCreateAttached)
-	})
-	err = g.Wait()
-	return root, slot, err
 }
 
 func identityOf(spec core.NodeSpec) wire.Identity {

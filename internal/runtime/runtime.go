@@ -25,7 +25,10 @@ type Spec struct {
 	// "agent".
 	RunDir string
 	// NetNS is the path of the network namespace that the sandbox takes over. A namespace serves one start only.
-	NetNS    string
+	NetNS string
+	// Parts, if set, stands for RootFS and NetNS, which are then empty: Create calls it once, when it comes to need them. So
+	// they can be made beside what Create does first. Its error is Create's, with its code.
+	Parts    func(ctx context.Context) (rootFS, netNS string, err error)
 	Hostname string
 	// Resources are enforced on the sandbox's cgroup from outside. DiskBytes is not the runtime's business.
 	Resources core.Resources

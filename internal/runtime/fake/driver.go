@@ -3,7 +3,6 @@ package fake
 import (
 	"context"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -106,25 +105,6 @@ func (d *Driver) begin(ctx context.Context, m Method, id core.SandboxID) error {
 
 // notFound is the error for a sandbox that isn't there.
 func notFound() error { return core.Errorf(core.CodeNotFound, "no such sandbox") }
-
-// checkSpec refuses what a real driver would.
-func checkSpec(spec runtime.Spec) error {
-	if !core.IsID(string(spec.ID)) {
-		return core.Invalid("id", "the sandbox id is not an id")
-	}
-	for name, path := range map[string]string{"root_fs": spec.RootFS, "run_dir": spec.RunDir, "net_ns": spec.NetNS} {
-		if !strings.HasPrefix(path, "/") {
-			return core.Invalid(name, "an absolute path is needed")
-		}
-	}
-	if len(spec.Hostname) > 64 {
-		return core.Invalid("hostname", "a hostname has at most 64 characters")
-	}
-	if spec.Resources.MemoryBytes < 0 || spec.Resources.VCPUs < 0 {
-		return core.Invalid("resources", "limits can't be negative")
-	}
-	return nil
-}
 
 // Status looks at one sandbox.
 func (d *Driver) Status(ctx context.Context, id core.SandboxID) (runtime.Status, error) {

@@ -10,7 +10,7 @@ import (
 
 // Create makes a sandbox in the World.
 func (d *Driver) Create(ctx context.Context, spec runtime.Spec) error {
-	if err := checkSpec(spec); err != nil {
+	if err := spec.Check(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -20,7 +20,11 @@ func (d *Driver) Create(ctx context.Context, spec runtime.Spec) error {
 		return err
 	}
 	defer d.release(spec.ID, c)
-	if err := d.begin(ctx, MethodCreate, spec.ID); err != nil {
+	err = d.begin(ctx, MethodCreate, spec.ID)
+	if err == nil {
+		spec, err = spec.WithParts(ctx)
+	}
+	if err != nil {
 		return d.interrupted(ctx, c, err)
 	}
 	d.mu.Lock()

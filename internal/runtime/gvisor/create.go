@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,7 +27,7 @@ const (
 
 // Create builds the isolation: groups, namespaces, sentry and gofer, with nothing of the guest running.
 func (d *Driver) Create(ctx context.Context, spec runtime.Spec) error {
-	if err := checkSpec(spec); err != nil {
+	if err := spec.Check(); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -77,43 +76,28 @@ func (b *box) context(ctx context.Context, limit time.Duration) (context.Context
 	}
 }
 
-// checkSpec refuses what could not work.
-func checkSpec(spec runtime.Spec) error {
-	if !core.IsID(string(spec.ID)) {
-		return core.Invalid("id", "the sandbox id is not an id")
-	}
-	for name, path := range map[string]string{"root_fs": spec.RootFS, "run_dir": spec.RunDir, "net_ns": spec.NetNS} {
-		if !strings.HasPrefix(path, "/") {
-			return core.Invalid(name, "an absolute path is needed")
-		}
-	}
-	if len(spec.Hostname) > 64 {
-		return core.Invalid("hostname", "a hostname has at most 64 characters")
-	}
-	if spec.Resources.MemoryBytes < 0 || spec.Resources.VCPUs < 0 {
-		return core.Invalid("resources", "limits can't be negative")
-	}
-	return nil
-}
-
 // create does Create's work and leaves cleaning up to the caller.
 func (d *Driver) create(ctx context.Context, b *box, spec runtime.Spec) (err error) {
 	r := b.current()
-	// The path is valid in this process only: hand over the namespace itself.
-	netNS, err := os.Open(spec.NetNS)
-	if err != nil {
-		return fmt.Errorf("open network namespace: %w", err)
-	}
-	defer func() { err = errors.Join(err, netNS.Close()) }()
-	// It takes its time to come up, which is enough for the groups: the kernel is slow to move a process between them.
-	c, err := startCreator(ctx, d.program, netNS)
+	// It takes its time to come up, which is enough for the groups, which the kernel is slow to move a process between, and for
+	// whoever makes the parts.
+	c, err := startCreator(ctx, d.program)
 	if err != nil {
 		return err
 	}
 	if err := d.admit(b, c, spec.Resources); err != nil {
 		return errors.Join(err, c.stop())
 	}
-	made, err := c.run(ctx, job{
+	if spec, err = spec.WithParts(ctx); err != nil {
+		return &partsError{errors.Join(err, c.stop())}
+	}
+	// The path is valid in this process only: hand over the namespace itself.
+	netNS, err := os.Open(spec.NetNS)
+	if err != nil {
+		return fmt.Errorf("open network namespace: %w", errors.Join(err, c.stop()))
+	}
+	defer func() { err = errors.Join(err, netNS.Close()) }()
+	made, err := c.run(ctx, netNS, job{
 		Container: r.Container, Bundle: bundleName(spec.Resources), StateDir: d.cfg.StateDir,
 		RootFS: spec.RootFS, RunDir: spec.RunDir, Hostname: spec.Hostname,
 		OwnerUID: d.cfg.OwnerUID, OwnerIDs: d.cfg.OwnerCount, DebugLogDir: d.cfg.DebugLogDir,
@@ -151,8 +135,14 @@ func (d *Driver) admit(b *box, c *creator, limits core.Resources) error {
 	return nil
 }
 
+// partsError is that the parts of a Spec could not be had: it is somebody else's, who has given it its code.
+type partsError struct{ error }
+
+func (e *partsError) Unwrap() error { return e.error }
+
 // createError gives the error of a failed Create its code.
 func createError(ctx context.Context, b *box, err error) error {
+	var parts *partsError
 	switch {
 	case b.isKilled():
 		return core.Wrap(core.CodeCanceled, err, "the sandbox was deleted while it was created")
@@ -160,6 +150,8 @@ func createError(ctx context.Context, b *box, err error) error {
 		return core.Wrap(core.CodeTimeout, err, "creating the sandbox took too long")
 	case ctx.Err() != nil:
 		return core.Wrap(core.CodeCanceled, err, "creating the sandbox was canceled")
+	case errors.As(err, &parts):
+		return parts.error
 	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EMFILE):
 		return core.Wrap(core.CodeExhausted, err, "the node is out of resources")
 	default:

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,7 +22,7 @@ import (
 // through control groups, changes its limits, and can't be interrupted. Here all of that happens to a process that ends.
 func creatorMain() int {
 	out := os.NewFile(resultFD, "result")
-	r, err := createFromJob(os.NewFile(jobFD, "job"))
+	r, err := createFromJob()
 	if err != nil {
 		r = result{Err: err.Error()}
 	}
@@ -34,11 +33,14 @@ func creatorMain() int {
 }
 
 // createFromJob does a creator's work.
-func createFromJob(in io.Reader) (result, error) {
+func createFromJob() (result, error) {
 	takeLibraryLog(slog.New(slog.DiscardHandler))
-	var j job
-	if err := json.NewDecoder(in).Decode(&j); err != nil {
-		return result{}, fmt.Errorf("read job: %w", err)
+	j, netNS, err := receiveJob(jobFD)
+	if err != nil {
+		return result{}, err
+	}
+	if err := unix.Close(jobFD); err != nil {
+		return result{}, fmt.Errorf("close job: %w", err)
 	}
 	unix.Umask(0o022)
 	stage, err := newStage(j)
@@ -46,7 +48,7 @@ func createFromJob(in io.Reader) (result, error) {
 		return result{}, err
 	}
 	spec := newSpec(specInput{
-		stage: stage, netNS: "/proc/self/fd/" + strconv.Itoa(netNSFD), hostname: j.Hostname,
+		stage: stage, netNS: "/proc/self/fd/" + strconv.Itoa(netNS), hostname: j.Hostname,
 		ownerUID: j.OwnerUID, ownerIDs: j.OwnerIDs,
 	})
 	bundle := filepath.Join(stage, j.Bundle)

@@ -1,7 +1,6 @@
 package gvisor
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,10 +18,9 @@ import (
 const (
 	jobFD    = 3
 	resultFD = 4
-	netNSFD  = 5
 )
 
-// job is what the server tells a creator.
+// job is what the server tells a creator, in one message that the network namespace comes with.
 type job struct {
 	Container   string `json:"container"`
 	Bundle      string `json:"bundle"`
@@ -45,11 +43,11 @@ type result struct {
 	Err string `json:"err,omitempty"`
 }
 
-// maxResult bounds what is read from a creator, which is our own program.
-const maxResult = 64 << 10
+// maxMessage bounds a job and its result.
+const maxMessage = 64 << 10
 
 // creator is a creator that has been started and waits for its job. If the server dies before it has given one, the creator
-// reads the end of its pipe and ends.
+// sees its socket closed and ends.
 type creator struct {
 	cmd    *exec.Cmd
 	job    *os.File
@@ -58,11 +56,12 @@ type creator struct {
 
 // startCreator starts a creator, which dies when ctx ends; what it has started by then is in the sandbox's groups, and is the
 // caller's to kill. The caller must call either run and end, or stop.
-func startCreator(ctx context.Context, program string, netNS *os.File) (*creator, error) {
-	jobRead, jobWrite, err := os.Pipe()
+func startCreator(ctx context.Context, program string) (*creator, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("make job pipe: %w", err)
+		return nil, fmt.Errorf("make job socket: %w", err)
 	}
+	jobRead, jobWrite := os.NewFile(uintptr(pair[0]), "job"), os.NewFile(uintptr(pair[1]), "job")
 	resultRead, resultWrite, err := os.Pipe()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make result pipe: %w", err), jobRead.Close(), jobWrite.Close())
@@ -71,7 +70,7 @@ func startCreator(ctx context.Context, program string, netNS *os.File) (*creator
 	cmd.Args = []string{nameCreator}
 	// Nothing of the server's environment: it may hold secrets, and the gofer inherits the creator's.
 	cmd.Env = []string{}
-	cmd.ExtraFiles = []*os.File{jobRead, resultWrite, netNS}
+	cmd.ExtraFiles = []*os.File{jobRead, resultWrite}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWNS}
 	startErr := cmd.Start()
 	err = errors.Join(startErr, jobRead.Close(), resultWrite.Close())
@@ -94,16 +93,15 @@ func (c *creator) stop() error {
 }
 
 // run hands the creator its job and returns its answer. The creator then ends by itself: the caller must call end.
-func (c *creator) run(ctx context.Context, j job) (result, error) {
+func (c *creator) run(ctx context.Context, netNS *os.File, j job) (result, error) {
 	text, err := json.Marshal(j)
-	if err != nil {
-		return result{}, fmt.Errorf("encode job: %w", errors.Join(err, c.job.Close()))
+	if err == nil {
+		// The socket has room for it: this can't block.
+		err = unix.Sendmsg(int(c.job.Fd()), text, unix.UnixRights(int(netNS.Fd())), nil, unix.MSG_NOSIGNAL)
 	}
-	// The pipe holds more than a job: this can't block.
-	_, writeErr := io.Copy(c.job, bytes.NewReader(text))
-	writeErr = errors.Join(writeErr, c.job.Close())
+	writeErr := errors.Join(err, c.job.Close())
 	var r result
-	readErr := json.NewDecoder(io.LimitReader(c.result, maxResult)).Decode(&r)
+	readErr := json.NewDecoder(io.LimitReader(c.result, maxMessage)).Decode(&r)
 	switch err := errors.Join(writeErr, readErr); {
 	case ctx.Err() != nil:
 		return result{}, fmt.Errorf("wait for creator: %w", ctx.Err())
@@ -118,4 +116,33 @@ func (c *creator) run(ctx context.Context, j job) (result, error) {
 // end waits for the end of a creator that was given its job: some milliseconds after its answer.
 func (c *creator) end() error {
 	return errors.Join(c.cmd.Wait(), c.result.Close())
+}
+
+// receiveJob is the creator's side: it waits for the job and returns it with the descriptor of the network namespace.
+func receiveJob(socket int) (j job, netNS int, err error) {
+	text, rights := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4))
+	n, rightsLen, flags, _, err := unix.Recvmsg(socket, text, rights, unix.MSG_CMSG_CLOEXEC)
+	for errors.Is(err, unix.EINTR) {
+		n, rightsLen, flags, _, err = unix.Recvmsg(socket, text, rights, unix.MSG_CMSG_CLOEXEC)
+	}
+	switch {
+	case err != nil:
+		return job{}, -1, fmt.Errorf("receive job: %w", err)
+	case n == 0:
+		return job{}, -1, errors.New("receive job: there is none")
+	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+		return job{}, -1, errors.New("receive job: it is too large")
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:rightsLen])
+	if err != nil || len(messages) != 1 {
+		return job{}, -1, fmt.Errorf("receive job: %d control messages: %w", len(messages), errors.Join(err, unix.EBADMSG))
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return job{}, -1, fmt.Errorf("receive job: %d descriptors: %w", len(fds), errors.Join(err, unix.EBADMSG))
+	}
+	if err := json.Unmarshal(text[:n], &j); err != nil {
+		return job{}, -1, fmt.Errorf("decode job: %w", err)
+	}
+	return j, fds[0], nil
 }

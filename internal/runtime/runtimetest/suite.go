@@ -54,6 +54,9 @@ func Run(t *testing.T, open func(tb testing.TB) runtime.Driver, opts Options) {
 		{"adopt", s.adopt},
 		{"adopt what does not run", s.adoptDead},
 		{"close", s.close},
+		{"parts made beside", s.parts},
+		{"parts that can't be made", s.badParts},
+		{"kill while parts are made", s.killDuringParts},
 		{"memory limit", s.memoryLimit},
 		{"cpu limit", s.cpuLimit},
 	} {

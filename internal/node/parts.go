@@ -1,0 +1,69 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"shoal/internal/core"
+	"shoal/internal/disk"
+	"shoal/internal/failpoint"
+	"shoal/internal/network"
+)
+
+// parts are a sandbox's tree and network slot. They are made at the same time, and beside what the runtime does first: none of
+// it needs the other.
+type parts struct {
+	cancel context.CancelFunc
+	// done is closed when the fields below are final.
+	done chan struct{}
+	root string
+	slot network.Slot
+	err  error
+}
+
+// beginParts begins to make both. The caller must call end.
+func (n *Node) beginParts(ctx context.Context, spec core.NodeSpec) *parts {
+	ctx, cancel := context.WithCancel(ctx)
+	p := &parts{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.err = n.makeParts(ctx, spec, p)
+	}()
+	return p
+}
+
+func (n *Node) makeParts(ctx context.Context, spec core.NodeSpec, p *parts) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		opts := disk.CloneOptions{LimitBytes: spec.Resources.DiskBytes}
+		if p.root, err = n.cfg.Disk.Clone(ctx, templateTree(spec.Template), sandboxTree(spec.Sandbox), opts); err != nil {
+			return fmt.Errorf("clone template: %w", err)
+		}
+		return failpoint.Hit(failpoint.NodeCreateCloned)
+	})
+	g.Go(func() (err error) {
+		if p.slot, err = n.cfg.Network.Attach(ctx, spec.Sandbox, network.EgressDeny); err != nil {
+			return fmt.Errorf("attach network: %w", err)
+		}
+		return failpoint.Hit(failpoint.NodeCreateAttached)
+	})
+	return g.Wait()
+}
+
+// get waits for the parts and returns where they are.
+func (p *parts) get(ctx context.Context) (rootFS, netNS string, err error) {
+	select {
+	case <-p.done:
+		return p.root, p.slot.NetNS, p.err
+	case <-ctx.Done():
+		return "", "", ctx.Err()
+	}
+}
+
+// end stops what is still being made: when it returns, nothing new comes into being.
+func (p *parts) end() {
+	p.cancel()
+	<-p.done
+}
