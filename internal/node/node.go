@@ -91,7 +91,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n.cancel = cancel
 	n.wg.Go(func() { n.watchExits(run) })
 	n.wg.Go(func() { n.watchAge(run) })
-	n.wg.Go(func() { n.watchSilence(run) })
+	n.wg.Go(func() { n.suspects.watch(run, n.exited) })
 	return n, nil
 }
 

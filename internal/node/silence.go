@@ -66,21 +66,23 @@ func (s *suspects) add(m *machine) {
 	}
 }
 
-// watchSilence ends machines that have been silent for too long.
-func (n *Node) watchSilence(ctx context.Context) {
+// watch has machines that have been silent for too long ended. It returns when ctx and all that it has begun have ended.
+func (s *suspects) watch(ctx context.Context, end func(context.Context, runtime.Exit)) {
+	var watched sync.WaitGroup
+	defer watched.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case m := <-n.suspects.queue:
-			n.wg.Go(func() {
+		case m := <-s.queue:
+			watched.Go(func() {
 				defer m.suspected.Store(false)
-				silence, found := n.suspects.awaitSign(ctx, m)
-				if found || ctx.Err() != nil || !n.machines.drop(m.id, m.incarnation) {
+				silence, found := s.awaitSign(ctx, m)
+				if found || ctx.Err() != nil || !s.machines.drop(m.id, m.incarnation) {
 					return
 				}
-				n.log.Warn("a sandbox has fallen silent and is ended", slog.String("sandbox_id", string(m.id)), slog.Duration("silence", silence))
-				n.exited(ctx, runtime.Exit{
+				s.log.Warn("a sandbox has fallen silent and is ended", slog.String("sandbox_id", string(m.id)), slog.Duration("silence", silence))
+				end(ctx, runtime.Exit{
 					ID: m.id, Incarnation: m.incarnation,
 					Reason: fmt.Sprintf("its guest agent stopped answering: no sign of life in %s", silence.Round(time.Second)),
 				})
