@@ -38,24 +38,19 @@ func openDrivers(ctx context.Context, dir *dataDir, cfg *config.Config, log *slo
 	if err != nil {
 		return nil, fmt.Errorf("open network: %w", err)
 	}
-	return d, d.openRuntime(ctx, dir, cfg, log)
-}
-
-// openRuntime opens the runtime's driver, in place of one that was open before.
-func (d *drivers) openRuntime(ctx context.Context, dir *dataDir, cfg *config.Config, log *slog.Logger) (err error) {
-	if d.runtime != nil {
-		if err := d.runtime.Close(); err != nil {
-			return fmt.Errorf("close runtime: %w", err)
-		}
+	parents, err := dir.cgroupParents()
+	if err != nil {
+		return nil, err
 	}
 	d.runtime, err = gvisor.Open(ctx, gvisor.Config{
 		StateDir: dir.join("runtime"), BinDir: dir.join("bin"), CgroupParent: cfg.Runtime.CgroupParent,
-		DialSlot: d.network.Dial, OwnerUID: cfg.Runtime.OwnerUID, Logger: log,
+		FormerCgroupParents: parents,
+		DialSlot:            d.network.Dial, OwnerUID: cfg.Runtime.OwnerUID, Logger: log,
 	})
 	if err != nil {
-		return fmt.Errorf("open runtime: %w", err)
+		return nil, fmt.Errorf("open runtime: %w", err)
 	}
-	return nil
+	return d, nil
 }
 
 // close lets go of the drivers. Sandboxes go on.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -116,27 +115,17 @@ const unmountTimeout = 30 * time.Second
 
 // removeAll ends every sandbox and takes the drivers' own things off the machine.
 func removeAll(ctx context.Context, dir *dataDir, cfg *config.Config, log *slog.Logger) (err error) {
-	parents, err := parentsToClear(dir, cfg)
-	if err != nil {
+	own := *cfg
+	if own.Runtime.CgroupParent, err = parentToClear(dir, cfg); err != nil {
 		return err
 	}
-	own := *cfg
-	own.Runtime.CgroupParent = parents[0]
 	d, err := openDrivers(ctx, dir, &own, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	for i, parent := range parents {
-		if i > 0 {
-			own.Runtime.CgroupParent = parent
-			if err := d.openRuntime(ctx, dir, &own, log); err != nil {
-				return err
-			}
-		}
-		if err := removeMachines(ctx, d); err != nil {
-			return fmt.Errorf("below cgroup %s: %w", parent, err)
-		}
+	if err := removeMachines(ctx, d); err != nil {
+		return err
 	}
 	if err := d.network.Destroy(ctx); err != nil {
 		return fmt.Errorf("remove network: %w", err)
@@ -149,20 +138,20 @@ func removeAll(ctx context.Context, dir *dataDir, cfg *config.Config, log *slog.
 	return dir.forgetCgroupParents()
 }
 
-// parentsToClear are the parent cgroups that servers of the data directory have used. One that is given, or the setting's if
-// none was noted, is cleared too.
-func parentsToClear(dir *dataDir, cfg *config.Config) ([]string, error) {
-	parents, err := dir.cgroupParents()
+// parentToClear is the parent cgroup to clear beside all that servers of the data directory have noted: one that is given, or
+// the setting's if none was noted.
+func parentToClear(dir *dataDir, cfg *config.Config) (string, error) {
+	noted, err := dir.cgroupParents()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	if given := cfg.Runtime.CgroupParent; !slices.Contains(parents, given) && (len(parents) == 0 || cfg.IsSet("runtime.cgroup_parent")) {
-		parents = append(parents, given)
+	if len(noted) == 0 || cfg.IsSet("runtime.cgroup_parent") {
+		return cfg.Runtime.CgroupParent, nil
 	}
-	return parents, nil
+	return noted[0], nil
 }
 
-// removeMachines ends every sandbox below one parent cgroup, and removes the runtime's own things.
+// removeMachines ends every sandbox, and removes the runtime's own things.
 func removeMachines(ctx context.Context, d *drivers) error {
 	machines, err := d.runtime.List(ctx)
 	if err != nil {

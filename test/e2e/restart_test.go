@@ -207,17 +207,22 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// TestUninstallAfterMove: a server that was moved to another parent cgroup leaves nothing below either; the harness uninstalls it
-// without naming one.
-func TestUninstallAfterMove(t *testing.T) {
+// TestMovedCgroupParent: what ran below the former parent goes on when a server is moved to another, and nothing is left below
+// either; the harness uninstalls it without naming one.
+func TestMovedCgroupParent(t *testing.T) {
 	e := env{harness.Start(t, harness.Options{})}
-	e.Sandbox(t, shoal.CreateSandboxRequest{}) // deleted after the move
+	before := e.Sandbox(t, shoal.CreateSandboxRequest{}) // deleted after the move
 	e.Create(t, shoal.CreateSandboxRequest{Persistent: true})
 	e.Stop()
 	e.Restart(harness.Options{Env: []string{"SHOAL_RUNTIME_CGROUP_PARENT=" + e.Cgroup() + "-moved"}})
 	e.Create(t, shoal.CreateSandboxRequest{Persistent: true})
 	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
-	if got := e.Out(t, sb.ID, "echo alive"); got != "alive\n" {
-		t.Errorf("after the move: %q", got)
+	for _, id := range []string{before.ID, sb.ID} {
+		if got := e.Out(t, id, "echo alive"); got != "alive\n" {
+			t.Errorf("after the move: %q", got)
+		}
+		if got, err := e.Client.Sandboxes().Metrics(ctx(t), id); err != nil || got.MemoryBytes == 0 {
+			t.Errorf("after the move: %+v, %v", got, err)
+		}
 	}
 }

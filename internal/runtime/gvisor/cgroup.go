@@ -25,6 +25,8 @@ const systemCgroupRoot = "/sys/fs/cgroup"
 type cgroupTree interface {
 	limitsCPU() bool
 	limitsMemory() bool
+	// has reports whether a sandbox has any group.
+	has(name string) bool
 	// create makes a sandbox's groups with a limit of memory, zero for none. On any error nothing is left.
 	create(name string, memoryBytes int64) error
 	// limitCPU limits the groups' processor time, zero for not at all. It comes after create and apart from it: what builds a
@@ -93,10 +95,16 @@ func openCgroups(root, parent, name string) (cgroupTree, error) {
 		return nil, fmt.Errorf("the parent cgroup may not be the root")
 	}
 	path := filepath.Join(parent, name)
-	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
-		return openCgroups2(root, path)
+	open := openCgroups1
+	if hasFile(root, "cgroup.controllers") {
+		open = openCgroups2
 	}
-	return openCgroups1(root, path)
+	tree, err := open(root, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		// Another server's uninstall has just removed the parent that both have used.
+		return open(root, path)
+	}
+	return tree, err
 }
 
 // readPIDs reads a cgroup.procs file.

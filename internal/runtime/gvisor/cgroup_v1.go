@@ -43,13 +43,17 @@ func (c *cgroups1) dir(controller, name string) string {
 	return filepath.Join(c.root, controller, c.path, name)
 }
 
-func (c *cgroups1) has(controller string) bool { return slices.Contains(c.controllers, controller) }
-
-func (c *cgroups1) limitsCPU() bool {
-	return c.has("cpu") && hasFile(c.dir("cpu", ""), "cpu.cfs_quota_us")
+func (c *cgroups1) has(name string) bool {
+	return slices.ContainsFunc(c.controllers, func(controller string) bool { return hasFile(c.dir(controller, name), "") })
 }
 
-func (c *cgroups1) limitsMemory() bool { return c.has("memory") }
+func (c *cgroups1) uses(controller string) bool { return slices.Contains(c.controllers, controller) }
+
+func (c *cgroups1) limitsCPU() bool {
+	return c.uses("cpu") && hasFile(c.dir("cpu", ""), "cpu.cfs_quota_us")
+}
+
+func (c *cgroups1) limitsMemory() bool { return c.uses("memory") }
 
 func (c *cgroups1) create(name string, memoryBytes int64) error {
 	for _, controller := range c.controllers {
@@ -157,7 +161,7 @@ func (c *cgroups1) names() ([]string, error) {
 
 func (c *cgroups1) usage(name string) (cgroupUsage, error) {
 	var u cgroupUsage
-	if c.has("memory") {
+	if c.uses("memory") {
 		dir := c.dir("memory", name)
 		used, err := readNumber(dir, "memory.usage_in_bytes")
 		if err != nil {
@@ -172,7 +176,7 @@ func (c *cgroups1) usage(name string) (cgroupUsage, error) {
 			u.limitBytes = 0
 		}
 	}
-	if c.has("cpuacct") {
+	if c.uses("cpuacct") {
 		nanos, err := readNumber(c.dir("cpuacct", name), "cpuacct.usage")
 		if err != nil {
 			return u, err
@@ -185,7 +189,7 @@ func (c *cgroups1) usage(name string) (cgroupUsage, error) {
 // watchMemory has the kernel signal an event descriptor. It needs only the group's two files at registration; the group's end
 // signals too.
 func (c *cgroups1) watchMemory(name string) (*os.File, error) {
-	if !c.has("memory") {
+	if !c.uses("memory") {
 		return nil, nil //nolint:nilnil // Nil is an answer here.
 	}
 	dir := c.dir("memory", name)
@@ -206,5 +210,5 @@ func (c *cgroups1) watchMemory(name string) (*os.File, error) {
 }
 
 func (c *cgroups1) outOfMemory(name string) bool {
-	return c.has("memory") && readKeyed(c.dir("memory", name), "memory.oom_control", "oom_kill") > 0
+	return c.uses("memory") && readKeyed(c.dir("memory", name), "memory.oom_control", "oom_kill") > 0
 }

@@ -75,6 +75,8 @@ func enableController(root, path, controller string) (bool, error) {
 
 func (c *cgroups2) dir(name string) string { return filepath.Join(c.root, c.path, name) }
 
+func (c *cgroups2) has(name string) bool { return hasFile(c.dir(name), "") }
+
 func (c *cgroups2) limitsCPU() bool { return slices.Contains(c.controllers, "cpu") }
 
 func (c *cgroups2) limitsMemory() bool { return slices.Contains(c.controllers, "memory") }

@@ -47,6 +47,8 @@ type Config struct {
 	// CgroupParent is the cgroup, relative to the root of each hierarchy, under which the driver makes one of its own;
 	// empty means "shoal". It must not be inside the server's own cgroup, or stopping the service would stop sandboxes.
 	CgroupParent string
+	// FormerCgroupParents are those that the same StateDir was used with before: sandboxes may still be below them.
+	FormerCgroupParents []string
 	// DialSlot connects to a TCP port inside a sandbox's network slot.
 	DialSlot func(ctx context.Context, id core.SandboxID, port uint16) (net.Conn, error)
 	// OwnerUID and OwnerCount are the host ids that guest ids are mapped to; zero means the defaults.
@@ -102,7 +104,7 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("install program by digest: %w", err)
 	}
-	cgroups, err := openCgroups(systemCgroupRoot, cfg.CgroupParent, treeName(cfg.StateDir))
+	cgroups, err := openAllCgroups(systemCgroupRoot, cfg.CgroupParent, cfg.FormerCgroupParents, treeName(cfg.StateDir))
 	if err != nil {
 		return nil, fmt.Errorf("open cgroups: %w", err)
 	}
