@@ -329,7 +329,9 @@ func printSandbox(out io.Writer, d sandboxDetails) error {
 		if m.DiskBytes != nil {
 			line("disk used", bytesText(*m.DiskBytes))
 		}
-		line("processes", strconv.Itoa(m.Processes))
+		if m.Processes > 0 { // Else nobody inside has told.
+			line("processes", strconv.Itoa(m.Processes))
+		}
 	}
 	return t.flush()
 }
