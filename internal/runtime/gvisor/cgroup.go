@@ -16,8 +16,8 @@ import (
 	"shoal/internal/core"
 )
 
-// systemCgroupRoot is where every distribution mounts control groups.
-const systemCgroupRoot = "/sys/fs/cgroup"
+// DefaultCgroupRoot is where every distribution mounts control groups.
+const DefaultCgroupRoot = "/sys/fs/cgroup"
 
 // cgroupTree is the driver's own part of the host's control groups: one group per sandbox below a parent that no other
 // driver shares. Names are sandbox ids. There is no limit of processes on purpose: a sentry that can't make a thread dies, and
@@ -33,6 +33,8 @@ type cgroupTree interface {
 	// sandbox is our own work and should not be slowed down by the tenant's limit. Where the kernel can (Linux 5.14), what was
 	// left of one period may be used in the next: a short command of a sandbox that has been idle is not cut into slices.
 	limitCPU(name string, vcpus float64) error
+	// birthplace returns the group that a child can be born in, which the caller closes; nil where it can only be moved later.
+	birthplace(name string) (*os.File, error)
 	// entries are the files through which a process enters the sandbox's groups by its id being written to them.
 	entries(name string) []string
 	// processes are the ids of what runs in the groups; none if there is no such group.

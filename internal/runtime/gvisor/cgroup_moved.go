@@ -69,6 +69,8 @@ func (m movedCgroups) limitCPU(name string, vcpus float64) error {
 	return m.of(name).limitCPU(name, vcpus)
 }
 
+func (m movedCgroups) birthplace(name string) (*os.File, error) { return m.of(name).birthplace(name) }
+
 func (m movedCgroups) entries(name string) []string { return m.of(name).entries(name) }
 
 func (m movedCgroups) processes(name string) ([]int, error) { return m.of(name).processes(name) }

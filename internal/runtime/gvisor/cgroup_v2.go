@@ -128,6 +128,14 @@ func (c *cgroups2) limitCPU(name string, vcpus float64) error {
 	return writeControl(dir, "cpu.max.burst", strconv.FormatInt(cpuQuota(vcpus), 10))
 }
 
+func (c *cgroups2) birthplace(name string) (*os.File, error) {
+	dir, err := os.Open(c.dir(name))
+	if err != nil {
+		return nil, fmt.Errorf("open cgroup: %w", err)
+	}
+	return dir, nil
+}
+
 func (c *cgroups2) entries(name string) []string {
 	return []string{filepath.Join(c.dir(name), "cgroup.procs")}
 }

@@ -79,14 +79,9 @@ func (b *box) context(ctx context.Context, limit time.Duration) (context.Context
 // create does Create's work and leaves cleaning up to the caller.
 func (d *Driver) create(ctx context.Context, b *box, spec runtime.Spec) (err error) {
 	r := b.current()
-	// It takes its time to come up, which is enough for the groups, which the kernel is slow to move a process between, and for
-	// whoever makes the parts.
-	c, err := startCreator(ctx, d.program)
+	c, err := d.startInGroups(ctx, b, spec.Resources)
 	if err != nil {
 		return err
-	}
-	if err := d.admit(b, c, spec.Resources); err != nil {
-		return errors.Join(err, c.stop())
 	}
 	if spec, err = spec.WithParts(ctx); err != nil {
 		return &partsError{errors.Join(err, c.stop())}
@@ -122,17 +117,34 @@ func (d *Driver) endCreator(c *creator) {
 	d.watchers.Go(end)
 }
 
-// admit makes the sandbox's groups and moves its creator into them.
-func (d *Driver) admit(b *box, c *creator, limits core.Resources) error {
+// startInGroups makes the sandbox's groups and starts its creator in them.
+func (d *Driver) startInGroups(ctx context.Context, b *box, limits core.Resources) (_ *creator, err error) {
 	if err := d.cgroups.create(string(b.id), hardMemory(limits.MemoryBytes)); err != nil {
-		return err
+		return nil, err
 	}
+	home, err := d.cgroups.birthplace(string(b.id))
+	if err != nil {
+		return nil, err
+	}
+	if home != nil {
+		defer func() { err = errors.Join(err, home.Close()) }()
+		c, err := startCreator(ctx, d.program, home)
+		if !errors.Is(err, unix.ENOSYS) {
+			return c, err
+		}
+		// Linux before 5.7 moves it, as below.
+	}
+	c, err := startCreator(ctx, d.program, nil)
+	if err != nil {
+		return nil, err
+	}
+	// Moving a process takes the kernel up to 20 ms, which the creator needs to come up, and whoever makes the parts for them.
 	for _, path := range d.cgroups.entries(string(b.id)) {
 		if err := writeControl(filepath.Dir(path), filepath.Base(path), strconv.Itoa(c.cmd.Process.Pid)); err != nil {
-			return fmt.Errorf("enter cgroup: %w", err)
+			return nil, fmt.Errorf("enter cgroup: %w", errors.Join(err, c.stop()))
 		}
 	}
-	return nil
+	return c, nil
 }
 
 // partsError is that the parts of a Spec could not be had: it is somebody else's, who has given it its code.

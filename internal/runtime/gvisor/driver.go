@@ -44,6 +44,8 @@ type Config struct {
 	// Executable is the program to start sentries from; empty means the running program itself. It must call RunFace
 	// first thing in main.
 	Executable string
+	// CgroupRoot is where control groups are mounted; empty means DefaultCgroupRoot.
+	CgroupRoot string
 	// CgroupParent is the cgroup, relative to the root of each hierarchy, under which the driver makes one of its own;
 	// empty means "shoal". It must not be inside the server's own cgroup, or stopping the service would stop sandboxes.
 	CgroupParent string
@@ -104,7 +106,7 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("install program by digest: %w", err)
 	}
-	cgroups, err := openAllCgroups(systemCgroupRoot, cfg.CgroupParent, cfg.FormerCgroupParents, treeName(cfg.StateDir))
+	cgroups, err := openAllCgroups(cfg.CgroupRoot, cfg.CgroupParent, cfg.FormerCgroupParents, treeName(cfg.StateDir))
 	if err != nil {
 		return nil, fmt.Errorf("open cgroups: %w", err)
 	}
@@ -130,6 +132,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Executable == "" {
 		c.Executable = "/proc/self/exe"
+	}
+	if c.CgroupRoot == "" {
+		c.CgroupRoot = DefaultCgroupRoot
 	}
 	if c.CgroupParent == "" {
 		c.CgroupParent = "shoal"

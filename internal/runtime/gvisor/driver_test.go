@@ -7,12 +7,29 @@ import (
 
 	"shoal/internal/core"
 	contract "shoal/internal/runtime"
+	"shoal/internal/runtime/gvisor"
 	"shoal/internal/runtime/runtimetest"
 )
 
 // TestContract holds the driver to the suite that all runtimes pass, with real sandboxes.
 func TestContract(t *testing.T) {
+	runContract(t, newHost(t))
+}
+
+// TestContractOnUnifiedHierarchy does it on cgroup v2 where the host has it beside v1, without the controllers. Where it has v2
+// alone, TestContract has done it.
+func TestContractOnUnifiedHierarchy(t *testing.T) {
 	h := newHost(t)
+	h.cfg.CgroupRoot = gvisor.DefaultCgroupRoot + "/unified"
+	var st unix.Statfs_t
+	if err := unix.Statfs(h.cfg.CgroupRoot, &st); err != nil || st.Type != unix.CGROUP2_SUPER_MAGIC {
+		t.Skipf("no cgroup v2 at %s", h.cfg.CgroupRoot)
+	}
+	runContract(t, h)
+}
+
+func runContract(t *testing.T, h *host) {
+	t.Helper()
 	t.Cleanup(h.sweep)
 	runtimetest.Run(t, func(tb testing.TB) contract.Driver { tb.Helper(); return h.openFor(tb) }, runtimetest.Options{
 		Spec: func(_ testing.TB, id core.SandboxID, incarnation int64) contract.Spec {

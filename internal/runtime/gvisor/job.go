@@ -55,8 +55,8 @@ type creator struct {
 }
 
 // startCreator starts a creator, which dies when ctx ends; what it has started by then is in the sandbox's groups, and is the
-// caller's to kill. The caller must call either run and end, or stop.
-func startCreator(ctx context.Context, program string) (*creator, error) {
+// caller's to kill. It is born in the group home, unless that is nil. The caller must call either run and end, or stop.
+func startCreator(ctx context.Context, program string, home *os.File) (*creator, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make job socket: %w", err)
@@ -72,6 +72,9 @@ func startCreator(ctx context.Context, program string) (*creator, error) {
 	cmd.Env = []string{}
 	cmd.ExtraFiles = []*os.File{jobRead, resultWrite}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWNS}
+	if home != nil {
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(home.Fd())
+	}
 	startErr := cmd.Start()
 	err = errors.Join(startErr, jobRead.Close(), resultWrite.Close())
 	c := &creator{cmd: cmd, job: jobWrite, result: resultRead}

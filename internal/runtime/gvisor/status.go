@@ -173,5 +173,9 @@ func (d *Driver) Stats(ctx context.Context, id core.SandboxID) (runtime.Stats, e
 	if sentry >= 0 && gofer >= 0 {
 		s.PSSBytes = sentry + gofer
 	}
+	if !d.cgroups.limitsMemory() {
+		// The host counts no memory of groups: what the processes hold is nearest to it.
+		s.MemoryBytes = max(s.PSSBytes, 0)
+	}
 	return s, nil
 }
