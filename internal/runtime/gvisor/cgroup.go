@@ -48,12 +48,24 @@ type cgroupTree interface {
 	// uninstall removes the driver's own group, which must be empty, and the parent if nobody else uses it.
 	uninstall() error
 	usage(name string) (cgroupUsage, error)
-	// outOfMemory reports whether the kernel has killed in the groups for want of memory.
-	outOfMemory(name string) bool
-	// watchMemory returns a file that is readable once the groups have run out of memory; nil where the kernel then kills all
-	// of them by itself, or has no limit.
+	// outOfMemory reports whether the kernel has killed in the groups for want of memory, and whose it was.
+	outOfMemory(name string) shortage
+	// watchMemory returns an event descriptor that is readable when the groups, or any above them, have run out of memory; nil
+	// where the kernel then kills all of the groups by itself, or counts no memory.
 	watchMemory(name string) (*os.File, error)
 }
+
+// shortage says whose memory was used up when the kernel killed.
+type shortage int
+
+// The shortages.
+const (
+	noShortage shortage = iota
+	// ownShortage is that the sandbox has met its own limit.
+	ownShortage
+	// hostShortage is that a limit above it, or the host's memory, was met.
+	hostShortage
+)
 
 // cgroupUsage is what the kernel counts.
 type cgroupUsage struct {

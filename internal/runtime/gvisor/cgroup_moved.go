@@ -73,11 +73,26 @@ func (m movedCgroups) birthplace(name string) (*os.File, error) { return m.of(na
 
 func (m movedCgroups) entries(name string) []string { return m.of(name).entries(name) }
 
-func (m movedCgroups) processes(name string) ([]int, error) { return m.of(name).processes(name) }
+func (m movedCgroups) processes(name string) ([]int, error) {
+	return m.each(func(t cgroupTree) ([]int, error) { return t.processes(name) })
+}
 
-func (m movedCgroups) killAll(name string) ([]int, error) { return m.of(name).killAll(name) }
+func (m movedCgroups) killAll(name string) ([]int, error) {
+	return m.each(func(t cgroupTree) ([]int, error) { return t.killAll(name) })
+}
 
-// remove removes them wherever they are: what was made half way may be in more than one tree.
+// each joins what all trees say: what was made half way may be in more than one.
+func (m movedCgroups) each(ask func(cgroupTree) ([]int, error)) ([]int, error) {
+	var all []int
+	var errs []error
+	for _, t := range m.trees {
+		pids, err := ask(t)
+		all, errs = append(all, pids...), append(errs, err)
+	}
+	return all, errors.Join(errs...)
+}
+
+// remove removes them wherever they are.
 func (m movedCgroups) remove(name string) error {
 	var errs []error
 	for _, t := range m.trees {
@@ -109,6 +124,6 @@ func (m movedCgroups) uninstall() error {
 
 func (m movedCgroups) usage(name string) (cgroupUsage, error) { return m.of(name).usage(name) }
 
-func (m movedCgroups) outOfMemory(name string) bool { return m.of(name).outOfMemory(name) }
+func (m movedCgroups) outOfMemory(name string) shortage { return m.of(name).outOfMemory(name) }
 
 func (m movedCgroups) watchMemory(name string) (*os.File, error) { return m.of(name).watchMemory(name) }

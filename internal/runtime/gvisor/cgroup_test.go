@@ -137,8 +137,15 @@ func TestCgroups2Usage(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("usage %+v, %v, want %+v", got, err, want)
 	}
-	if !c.outOfMemory(id) {
-		t.Error("an oom kill was not seen")
+	for events, want := range map[string]shortage{
+		"low 0\noom 1\noom_kill 2\n": ownShortage,
+		"low 0\noom 0\noom_kill 1\n": hostShortage,
+		"low 0\noom 1\noom_kill 0\n": noShortage,
+	} {
+		f.write(group+"/memory.events", events)
+		if got := c.outOfMemory(id); got != want {
+			t.Errorf("with %q: shortage %d, want %d", events, got, want)
+		}
 	}
 	if _, err := c.usage(core.NewID()); err == nil {
 		t.Error("usage of a group that is not there")

@@ -189,8 +189,8 @@ func (c *cgroups1) usage(name string) (cgroupUsage, error) {
 	return u, nil
 }
 
-// watchMemory has the kernel signal an event descriptor. It needs only the group's two files at registration; the group's end
-// signals too.
+// watchMemory has the kernel signal an event descriptor: for the group's own limit, any limit above it, and the group's end.
+// The group's two files are needed at registration only.
 func (c *cgroups1) watchMemory(name string) (*os.File, error) {
 	if !c.uses("memory") {
 		return nil, nil //nolint:nilnil // Nil is an answer here.
@@ -212,6 +212,20 @@ func (c *cgroups1) watchMemory(name string) (*os.File, error) {
 	return event, nil
 }
 
-func (c *cgroups1) outOfMemory(name string) bool {
-	return c.uses("memory") && readKeyed(c.dir("memory", name), "memory.oom_control", "oom_kill") > 0
+// outOfMemory takes a group that has been at its limit for one that ran out by itself: the kernel doesn't tell.
+func (c *cgroups1) outOfMemory(name string) shortage {
+	if !c.uses("memory") {
+		return noShortage
+	}
+	dir := c.dir("memory", name)
+	if readKeyed(dir, "memory.oom_control", "oom_kill") == 0 {
+		return noShortage
+	}
+	most, mostErr := readNumber(dir, "memory.max_usage_in_bytes")
+	limit, limitErr := readNumber(dir, "memory.limit_in_bytes")
+	// The kernel charges in batches of pages: what did not fit any more is less than a MiB.
+	if mostErr == nil && limitErr == nil && most >= limit-1<<20 {
+		return ownShortage
+	}
+	return hostShortage
 }

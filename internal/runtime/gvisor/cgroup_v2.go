@@ -184,6 +184,13 @@ func (c *cgroups2) usage(name string) (cgroupUsage, error) {
 // watchMemory has nothing to watch: see memory.oom.group.
 func (c *cgroups2) watchMemory(string) (*os.File, error) { return nil, nil } //nolint:nilnil // Nil is an answer here.
 
-func (c *cgroups2) outOfMemory(name string) bool {
-	return readKeyed(c.dir(name), "memory.events", "oom_kill") > 0
+func (c *cgroups2) outOfMemory(name string) shortage {
+	dir := c.dir(name)
+	switch {
+	case readKeyed(dir, "memory.events", "oom_kill") == 0:
+		return noShortage
+	case readKeyed(dir, "memory.events", "oom") > 0: // counts where the limit that was met is
+		return ownShortage
+	}
+	return hostShortage
 }

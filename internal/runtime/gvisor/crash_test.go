@@ -93,3 +93,30 @@ func TestKillMinusNineOfTheServer(t *testing.T) {
 		}
 	}
 }
+
+// TestNeighbourOutOfMemory has the limit above all sandboxes be used up by somebody else: a small sandbox beside goes on.
+func TestNeighbourOutOfMemory(t *testing.T) {
+	h := newHost(t)
+	t.Cleanup(h.sweep)
+	d := h.open()
+	t.Cleanup(func() { d.Close() })
+	id, agent := h.started(t, d)
+	groups, err := filepath.Glob(gvisor.DefaultCgroupRoot + "/memory/shoal-test/*/" + string(id))
+	if err != nil || len(groups) != 1 {
+		t.Skipf("no memory controller of cgroup v1 here: %v, %v", groups, err)
+	}
+	parent := filepath.Dir(groups[0])
+	overwrite(t, filepath.Join(parent, "memory.limit_in_bytes"), "134217728")
+	hog := exec.Command("sh", "-c", "echo $$ >"+parent+"/cgroup.procs; exec tail /dev/zero")
+	if err := hog.Run(); err == nil || hog.ProcessState.ExitCode() != -1 {
+		t.Fatalf("the hog ended as %v, %v", hog.ProcessState, err)
+	}
+	select {
+	case e := <-d.Exits():
+		t.Errorf("the neighbour ended: %+v", e)
+	case <-time.After(1500 * time.Millisecond): // longer than the driver waits for a kill
+	}
+	if got := agent.Must(t, "echo alive"); got != "alive" {
+		t.Errorf("the neighbour says %q", got)
+	}
+}

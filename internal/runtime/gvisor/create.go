@@ -109,12 +109,14 @@ func (d *Driver) create(ctx context.Context, b *box, spec runtime.Spec) (err err
 func (d *Driver) endCreator(c *creator) {
 	end := func() { _ = c.end() } // It has answered: how it ends is no news.
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		end()
-		return
+	closed := d.closed
+	if !closed {
+		d.watchers.Go(end)
 	}
-	d.watchers.Go(end)
+	d.mu.Unlock()
+	if closed {
+		end()
+	}
 }
 
 // startInGroups makes the sandbox's groups and starts its creator in them.

@@ -118,7 +118,8 @@ func (c *creator) run(ctx context.Context, netNS *os.File, j job) (result, error
 
 // end waits for the end of a creator that was given its job: some milliseconds after its answer.
 func (c *creator) end() error {
-	return errors.Join(c.cmd.Wait(), c.result.Close())
+	// One that says more than is read must not wait for a reader.
+	return errors.Join(c.result.Close(), c.cmd.Wait())
 }
 
 // receiveJob is the creator's side: it waits for the job and returns it with the descriptor of the network namespace.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -134,8 +135,11 @@ func (d *Driver) Adopt(ctx context.Context, id core.SandboxID, incarnation int64
 	if b.isKilled() {
 		return core.Errorf(core.CodeUnavailable, "the sandbox is being deleted")
 	}
-	// The server may have died before it had set the limit.
-	if err := errors.Join(d.limitCPU(r), d.update(b, func(r *record) { r.Started = true }), d.watchBox(ctx, b)); err != nil {
+	// The server may have died before it had set the limit. One that can't be set now is no reason to end what runs.
+	if err := d.limitCPU(r); err != nil {
+		d.log.ErrorContext(ctx, "processor time of a sandbox cannot be limited", slog.Any("sandbox_id", id), slog.Any("err", err))
+	}
+	if err := errors.Join(d.update(b, func(r *record) { r.Started = true }), d.watchBox(ctx, b)); err != nil {
 		return core.Wrap(core.CodeUnavailable, err, "the sandbox ended")
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,9 +31,7 @@ type watch struct {
 	wait net.Conn
 	// ended is what the sentry told.
 	ended string
-	// outOfMemory says that the groups ran out of memory, and were killed for it.
-	outOfMemory bool
-	stop        bool
+	stop  bool
 }
 
 // watchBox starts watching a sandbox that runs, for longer than the call that has it begin.
@@ -44,7 +43,8 @@ func (d *Driver) watchBox(ctx context.Context, b *box) error {
 	}
 	memory, err := d.cgroups.watchMemory(string(b.id))
 	if err != nil {
-		return errors.Join(err, sentry.Close())
+		// The sandbox is well without: its end, if it comes to that, is noticed all the same.
+		d.log.WarnContext(ctx, "sandbox's memory cannot be watched", slog.Any("sandbox_id", b.id), slog.Any("err", err))
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w := &watch{sentry: sentry, memory: memory, cancel: cancel}
@@ -136,26 +136,59 @@ func (w *watch) waitInit(ctx context.Context, socket, container string) {
 	w.mu.Unlock()
 }
 
-// waitMemory kills all of a sandbox that has run out of memory. The kernel kills one process, whichever is largest: a sandbox
-// of which a part is gone may go on, hang or end, and each would be somebody's surprise.
+// waitMemory kills all of a sandbox in which the kernel has killed for want of memory. It takes one process, whichever is
+// largest: a sandbox of which a part is gone may go on, hang or end, and each would be somebody's surprise.
 func (d *Driver) waitMemory(ctx context.Context, b *box, w *watch) {
 	// It may have happened while nobody watched.
-	if !d.cgroups.outOfMemory(string(b.id)) && !waitReadable(w.memory) {
-		return
+	for d.cgroups.outOfMemory(string(b.id)) == noShortage {
+		if !waitReadable(w.memory) || !drain(w.memory) {
+			return
+		}
+		// The event comes before the kill, and also for limits above that have made the kernel kill elsewhere.
+		d.awaitKill(ctx, b)
+		if b.isKilled() || ctx.Err() != nil {
+			return
+		}
 	}
 	b.mu.Lock()
 	mine := b.watch == w
 	b.mu.Unlock()
-	// The groups' own end is an event as well.
 	if !mine || b.isKilled() {
 		return
 	}
-	w.mu.Lock()
-	w.outOfMemory = true
-	w.mu.Unlock()
 	if err := d.killGroup(b); err != nil {
 		d.log.WarnContext(ctx, "sandbox that ran out of memory cannot be killed", slog.Any("sandbox_id", b.id), slog.Any("err", err))
 	}
+}
+
+// The kernel kills right after the event, unless it finds memory or somebody else to kill.
+const (
+	killWait = time.Second
+	killPoll = 5 * time.Millisecond
+)
+
+// awaitKill waits until the kernel has killed in the sandbox's groups, or is not going to.
+func (d *Driver) awaitKill(ctx context.Context, b *box) {
+	tick := time.NewTicker(killPoll)
+	defer tick.Stop()
+	for end := time.Now().Add(killWait); time.Now().Before(end); {
+		if d.cgroups.outOfMemory(string(b.id)) != noShortage {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-b.killed:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// drain takes the event out of an event descriptor, so that the next one is noticed.
+func drain(event *os.File) bool {
+	_, err := event.Read(make([]byte, 8))
+	return err == nil
 }
 
 // waitSentry reports the sandbox's exit when the sentry ends, unless the watch is closed first.
@@ -197,11 +230,14 @@ func (d *Driver) exitReason(w *watch, r record) string {
 	status, _ := r.Sentry.reap()
 	r.Gofer.reap()
 	w.mu.Lock()
-	ended, outOfMemory := w.ended, w.outOfMemory
+	ended := w.ended
 	w.mu.Unlock()
+	short := d.cgroups.outOfMemory(string(r.ID))
 	switch {
-	case outOfMemory || d.cgroups.outOfMemory(string(r.ID)):
+	case short == ownShortage:
 		return "the sandbox ran out of memory and was killed whole"
+	case short == hostShortage:
+		return "the machine ran out of memory and the sandbox was killed whole"
 	case ended != "":
 		return ended
 	case status.Signaled():
