@@ -32,7 +32,7 @@ func (a *API) authenticate(r *request) error {
 	case err == nil:
 		a.strangers.welcome(secret)
 	case core.IsCode(err, core.CodeUnauthenticated):
-		a.strangers.failed(r.RemoteAddr, r.began)
+		a.strangers.failed(r.RemoteAddr, secret, r.began)
 	}
 	return err
 }

@@ -42,7 +42,7 @@ func (s Strangers) Admit(remote, secret string, now time.Time) error {
 }
 
 // Failed is failed.
-func (s Strangers) Failed(remote string, now time.Time) { s.failed(remote, now) }
+func (s Strangers) Failed(remote, secret string, now time.Time) { s.failed(remote, secret, now) }
 
 // MayLog is mayLog.
 func (s Strangers) MayLog(remote string, now time.Time) (int, bool) { return s.mayLog(remote, now) }

@@ -120,12 +120,12 @@ func (a *API) report(r *request, w *reply) {
 	a.metrics.observe(name, w.status, took)
 	level := slog.LevelInfo
 	var unlogged int
-	switch stranger := r.principal.Tenant == ""; {
+	switch {
 	case r.code == core.CodeInternal || r.code == core.CodeDataLoss:
 		level = slog.LevelError
 	case r.op.Open:
 		level = slog.LevelDebug
-	case stranger && r.code != "":
+	case r.principal.Tenant == "" && callersFault(r.code):
 		var ok bool
 		if unlogged, ok = a.strangers.mayLog(r.RemoteAddr, r.began); !ok {
 			level = slog.LevelDebug
@@ -164,6 +164,17 @@ func (a *API) report(r *request, w *reply) {
 		add("remote", r.RemoteAddr) // whose failures these are
 	}
 	log.LogAttrs(r.Context(), level, "request", attrs...)
+}
+
+// callersFault reports whether a caller alone can bring an error about, as often as it likes. What it can't, such as a store that
+// is away, is not to be missed in the log.
+func callersFault(code core.Code) bool {
+	switch code {
+	case core.CodeUnauthenticated, core.CodeQuota, core.CodeNotFound, core.CodeDenied, core.CodeInvalid, core.CodeCanceled:
+		return true
+	default:
+		return false
+	}
 }
 
 // reply is a ResponseWriter that remembers what was sent.

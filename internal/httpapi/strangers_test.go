@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -22,13 +23,25 @@ type counted struct {
 	mu      sync.Mutex
 	lookups int
 	probes  int
+	// broken is what a look-up answers instead, nil if nothing is wrong.
+	broken error
 }
 
 func (c *counted) Authenticate(ctx context.Context, secret string) (control.Principal, error) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.lookups++
-	c.mu.Unlock()
+	if c.broken != nil {
+		return control.Principal{}, c.broken
+	}
 	return c.fakeControl.Authenticate(ctx, secret)
+}
+
+// breakStore makes every look-up fail with err, or work again.
+func (c *counted) breakStore(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = err
 }
 
 func (c *counted) Ready(ctx context.Context) error {
@@ -63,7 +76,8 @@ func from(t *testing.T, h http.Handler, remote, path, key string) *http.Response
 	return w.Result()
 }
 
-// TestStrangers: what comes without a good key is refused before the store is asked, by address, and others are not.
+// TestStrangers: what comes without a good key is refused before the store is asked, by address, and good keys are not, whether
+// they were seen before or not.
 func TestStrangers(t *testing.T) {
 	const attempts = 500
 	lines := make(chan logLine, 10*attempts)
@@ -73,7 +87,7 @@ func TestStrangers(t *testing.T) {
 	}
 	refused := 0
 	for i := range attempts {
-		got := from(t, h, fmt.Sprintf("192.0.2.1:%d", 1000+i), "/v1/sandboxes", "wrong-"+strconv.Itoa(i))
+		got := from(t, h, fmt.Sprintf("192.0.2.1:%d", 1000+i), "/v1/sandboxes", "stale")
 		switch got.StatusCode {
 		case 401:
 		case 429:
@@ -94,11 +108,12 @@ func TestStrangers(t *testing.T) {
 	}{
 		{"without a key", "192.0.2.1:9", "", 429},
 		{"a key that was good lately", "192.0.2.1:9", tenantKey, 200},
-		{"a key that was not seen yet", "192.0.2.1:9", otherKey, 429},
-		{"the same written as IPv6", "[::ffff:192.0.2.1]:9", otherKey, 429},
+		{"a key that was not seen yet", "192.0.2.1:9", otherKey, 200},
+		{"another wrong one", "192.0.2.1:9", "wrong", 401},
+		{"that one again", "192.0.2.1:9", "wrong", 429},
+		{"the same written as IPv6", "[::ffff:192.0.2.1]:9", "wrong", 429},
 		{"another address, wrong", "192.0.2.2:9", "wrong", 401},
-		{"another address, good", "192.0.2.2:9", otherKey, 200},
-		{"that key, now known, from the first", "192.0.2.1:9", otherKey, 200},
+		{"another address, good", "192.0.2.2:9", adminKey, 200},
 	} {
 		if got := from(t, h, tc.remote, "/v1/version", tc.key).StatusCode; got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
@@ -115,6 +130,53 @@ func TestStrangers(t *testing.T) {
 	}
 	if info != 2 { // one for each address
 		t.Errorf("%d lines about failures", info)
+	}
+}
+
+// TestKeyNoLongerGood: a key that was good passes while its address has nothing left, until it is answered that it is good no more.
+func TestKeyNoLongerGood(t *testing.T) {
+	h, c := newCounted(t, make(chan logLine, 1000))
+	ask := func(key string) int { return from(t, h, "192.0.2.1:1", "/v1/version", key).StatusCode }
+	if got := ask(tenantKey); got != 200 {
+		t.Fatalf("a good key: %d", got)
+	}
+	for range 150 {
+		ask("stale")
+	}
+	c.breakStore(core.Errorf(core.CodeUnavailable, "the store is away"))
+	if got := ask(tenantKey); got != 503 {
+		t.Errorf("without a store: %d", got)
+	}
+	c.breakStore(core.Errorf(core.CodeUnauthenticated, "the API key is unknown or expired"))
+	if got := ask(tenantKey); got != 401 {
+		t.Errorf("a key that has expired: %d", got)
+	}
+	before := c.lookups
+	for range 50 {
+		ask(tenantKey)
+	}
+	if n := c.lookups - before; n > 10 { // what the address earns meanwhile
+		t.Errorf("looked up %d times of 50 after it had expired", n)
+	}
+}
+
+// TestOutageIsLogged: what this side is to blame for is told each time, though nobody could say whose request it is.
+func TestOutageIsLogged(t *testing.T) {
+	const requests = 20
+	lines := make(chan logLine, 100)
+	h, c := newCounted(t, lines)
+	c.breakStore(core.Errorf(core.CodeUnavailable, "the store is away"))
+	for range requests {
+		from(t, h, "192.0.2.1:1", "/v1/version", tenantKey)
+	}
+	told := 0
+	for len(lines) > 0 {
+		if l := <-lines; l.level >= slog.LevelInfo && l.attrs["code"] == "unavailable" {
+			told++
+		}
+	}
+	if told != requests {
+		t.Errorf("%d of %d are told", told, requests)
 	}
 }
 
@@ -149,7 +211,7 @@ func TestStrangersInTime(t *testing.T) {
 	s := httpapi.NewStrangers()
 	now := time.Now()
 	for range 1000 {
-		s.Failed("192.0.2.1:1", now)
+		s.Failed("192.0.2.1:1", "", now)
 	}
 	err := s.Admit("192.0.2.1:1", "", now)
 	if !core.IsCode(err, core.CodeQuota) {
@@ -169,10 +231,58 @@ func TestStrangersInTime(t *testing.T) {
 	}
 	// However many addresses come, the table does not grow.
 	for i := range 3 * httpapi.MaxStrangers {
-		s.Failed(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), now)
+		s.Failed(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), "", now)
 	}
 	if n := s.Len(); n != httpapi.MaxStrangers {
 		t.Errorf("%d addresses are remembered", n)
+	}
+}
+
+// TestMadeUpKeys: who makes up keys all the time costs a bounded number of look-ups, and a good key that met no budget is looked up
+// when it comes again, sooner or later by how fast the other is.
+func TestMadeUpKeys(t *testing.T) {
+	s := httpapi.NewStrangers()
+	now := time.Now()
+	const perSecond, seconds = 200, 30
+	lookups, tries := 0, 0
+	for i := range perSecond * seconds {
+		at := now.Add(time.Duration(i) * time.Second / perSecond)
+		if i >= 10*perSecond && i%(perSecond+1) == 0 && tries >= 0 { // once a second, after all bursts
+			tries++
+			err := s.Admit("192.0.2.1:1", "good", at)
+			var e *core.Error
+			switch {
+			case err == nil:
+				tries = -1
+			case !errors.As(err, &e) || e.RetryAfter <= 0 || e.RetryAfter > time.Second:
+				t.Fatalf("admit: %v", err)
+			}
+		}
+		secret := "made-up-" + strconv.Itoa(i)
+		if s.Admit("192.0.2.1:1", secret, at) == nil {
+			lookups++
+			s.Failed("192.0.2.1:1", secret, at)
+		}
+	}
+	if most := 200 + 52*seconds + 5; lookups > most {
+		t.Errorf("%d look-ups, want at most %d", lookups, most)
+	}
+	if tries >= 0 {
+		t.Errorf("a good key was refused %d times", tries)
+	}
+	// A key is not wrong for ever: a minute after its last look-up it is as one that was never seen.
+	s.Failed("192.0.2.9:1", "back", now)
+	for _, tc := range []struct {
+		after    time.Duration
+		admitted bool
+	}{{30 * time.Second, false}, {90 * time.Second, true}} {
+		at := now.Add(tc.after)
+		for range 200 {
+			s.Failed("192.0.2.9:1", "", at)
+		}
+		if got := s.Admit("192.0.2.9:1", "back", at) == nil; got != tc.admitted {
+			t.Errorf("after %s: admitted is %v", tc.after, got)
+		}
 	}
 }
 
