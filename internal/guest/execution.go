@@ -44,10 +44,12 @@ type execution struct {
 	reason core.Outcome
 	// outOfMemory says that we killed members because memory was used up.
 	outOfMemory bool
-	code        int
-	signal      string
-	ended       time.Time
-	acked       bool
+	// killedJob is the last job that was killed for it.
+	killedJob int
+	code      int
+	signal    string
+	ended     time.Time
+	acked     bool
 	// timer kills the group when the timeout passes; nil without one.
 	timer *time.Timer
 }

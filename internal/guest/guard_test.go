@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strconv"
@@ -32,6 +33,11 @@ func (m *shortMemory) Used() (used, limit int64, err error) {
 		return machineMemory / 2, machineMemory, nil
 	}
 	return machineMemory, machineMemory, nil
+}
+
+func (m *shortMemory) isFull() bool {
+	used, limit, _ := m.Used()
+	return used >= limit
 }
 
 func (m *shortMemory) Close() error { return nil }
@@ -94,7 +100,8 @@ func TestGuardKillsTheGreediest(t *testing.T) {
 }
 
 // TestGuardSparesTheShell has an interactive shell run a greedy job in the foreground: only the job is killed, the shell not even
-// for what little it holds when memory stays short. A second greedy job ends all of it.
+// for what little it holds when memory stays short, and not for a greedy job in the background either. When the shell itself has
+// become greedy, all is killed.
 func TestGuardSparesTheShell(t *testing.T) {
 	m := &shortMemory{}
 	a := startAgent(t, guest.Config{Memory: m}, client.Config{})
@@ -105,8 +112,8 @@ func TestGuardSparesTheShell(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	number := regexp.MustCompile(`held ([0-9]+)\r`)
-	run := func() (pid string) {
-		if err := s.SendStdin([]byte(holding("100") + "\n")); err != nil {
+	run := func(format string) (pid string) {
+		if err := s.SendStdin(fmt.Appendf(nil, format+"\n", holding("100"))); err != nil {
 			t.Fatal(err)
 		}
 		var said []byte
@@ -121,8 +128,16 @@ func TestGuardSparesTheShell(t *testing.T) {
 			}
 		}
 	}
-	m.fullWhile(run())
-	eventually(t, "the job is killed", func() bool { return a.get(t, id).OutOfMemory && a.get(t, id).Processes == 1 })
+	for _, format := range []string{"%s", "%s & sleep 1000"} {
+		m.fullWhile(run(format))
+		eventually(t, "the job is killed", func() bool { return !m.isFull() })
+		if e := a.get(t, id); e.Outcome != core.OutcomeRunning || !e.OutOfMemory {
+			t.Errorf("after %q: %+v", format, e)
+		}
+	}
+	if err := s.Signal("SIGINT"); err != nil { // ends the sleep, not the shell
+		t.Fatal(err)
+	}
 	m.fullWhile(strconv.Itoa(os.Getpid()))
 	if r := a.run(t, shell("sleep 0.6; echo done")); string(r.stdout) != "done\n" || r.exec.OutOfMemory {
 		t.Errorf("%q, %+v", r.stdout, r.exec)
@@ -130,7 +145,7 @@ func TestGuardSparesTheShell(t *testing.T) {
 	if e := a.get(t, id); e.Outcome != core.OutcomeRunning {
 		t.Errorf("the shell was killed for crumbs: %+v", e)
 	}
-	m.fullWhile(run())
+	m.fullWhile(run("exec %s"))
 	eventually(t, "all is killed", func() bool { return a.get(t, id).Outcome != core.OutcomeRunning })
 	if e := a.get(t, id); e.Outcome != core.OutcomeSignaled || e.Signal != "SIGKILL" {
 		t.Errorf("it ended as %+v", e)

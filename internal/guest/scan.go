@@ -80,14 +80,19 @@ func (g *scanned) pids() ([]int, error) {
 type procStat struct {
 	state  byte
 	parent int
+	// job is the process group, in the sense of setpgid.
+	job int
 	// started is when, in ticks since the boot.
 	started string
 	// resident is how many bytes of memory it holds.
 	resident int64
 }
 
-func (g *scanned) stat(pid int) (procStat, error) {
-	b, err := os.ReadFile(filepath.Join(g.proc, strconv.Itoa(pid), "stat"))
+func (g *scanned) stat(pid int) (procStat, error) { return readStat(g.proc, pid) }
+
+// readStat reads what a proc filesystem says of a process.
+func readStat(proc string, pid int) (procStat, error) {
+	b, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return procStat{}, err
 	}
@@ -98,10 +103,11 @@ func (g *scanned) stat(pid int) (procStat, error) {
 		return procStat{}, errors.New("unknown format of stat")
 	}
 	parent, parentErr := strconv.Atoi(string(fields[1]))
+	job, jobErr := strconv.Atoi(string(fields[2]))
 	pages, pagesErr := strconv.ParseInt(string(fields[21]), 10, 64)
 	return procStat{
-		state: fields[0][0], parent: parent, started: string(fields[19]), resident: pages * int64(os.Getpagesize()),
-	}, errors.Join(parentErr, pagesErr)
+		state: fields[0][0], parent: parent, job: job, started: string(fields[19]), resident: pages * int64(os.Getpagesize()),
+	}, errors.Join(parentErr, jobErr, pagesErr)
 }
 
 // marked reports whether the process's environment has the mark.

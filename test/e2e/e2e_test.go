@@ -42,6 +42,8 @@ func TestSandboxes(t *testing.T) {
 		{"a fork bomb", testForkBomb},
 		{"a memory hog", testMemoryHog},
 		{"a memory hog that nothing guards", testMemoryHogUnguarded},
+		{"a memory hog in a shell", testMemoryHogInShell},
+		{"many threads in little memory", testManyThreads},
 		{"timeout kills the group", testTimeout},
 		{"silence stays alive", testSilence},
 		{"terminal", testTerminal},

@@ -117,6 +117,46 @@ func testMemoryHog(t *testing.T, e env) {
 	}
 }
 
+// testMemoryHogInShell has somebody at a terminal start a job that takes all memory: the job is killed, the shell goes on, as on
+// any machine.
+func testMemoryHogInShell(t *testing.T, e env) {
+	memory := int64(256 << 20)
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{MemoryBytes: &memory})
+	execs := e.Client.Execs(sb.ID)
+	x, err := execs.Start(ctx(t), shoal.ExecRequest{Cmd: []string{"sh", "-i"}, Tty: true, StdinOpen: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "python3 -c 'x = b\"x\" * (4 << 30)'\necho sur''vived\nexit 7\n"
+	if err := execs.WriteStdin(ctx(t), x.ID, []byte(script), false); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := execs.Attach(ctx(t), x.ID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	said, _, _, end := collect(t, stream)
+	if !strings.Contains(string(said), "survived") || end.Exec.ExitCode == nil || *end.Exec.ExitCode != 7 || !end.Exec.OutOfMemory {
+		t.Errorf("the shell said %q and ended as %+v", said, end.Exec)
+	}
+}
+
+// testManyThreads has a program with hundreds of threads, as runtimes of languages have them, in little memory: threads are not
+// processes, and it is left alone.
+func testManyThreads(t *testing.T, e env) {
+	memory := int64(512 << 20)
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{MemoryBytes: &memory})
+	res := e.sh(t, sb, `python3 -c '
+import threading, time
+x = b"x" * (200 << 20)
+for i in range(320): threading.Thread(target=time.sleep, args=(2,)).start()
+print(threading.active_count())'`)
+	if res.Outcome != shoal.OutcomeExited || *res.ExitCode != 0 || *res.Stdout != "321\n" {
+		t.Errorf("%s, %q, %q", harness.Describe(res), *res.Stdout, *res.Stderr)
+	}
+}
+
 // testMemoryHogUnguarded stops the guest agent first, which root inside can do: then the host's own limit holds, and the
 // sandbox ends whole and says why.
 func testMemoryHogUnguarded(t *testing.T, e env) {
