@@ -41,12 +41,21 @@ func (n *Node) newMachine(id core.SandboxID, incarnation int64) *machine {
 	return m
 }
 
+// unreachedError says that a guest agent which has answered before could not be connected to.
+type unreachedError struct{ err error }
+
+// Error returns the cause's text.
+func (e *unreachedError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *unreachedError) Unwrap() error { return e.err }
+
 func (n *Node) dialGuest(ctx context.Context, m *machine) (net.Conn, error) {
 	if m.answers.Load() {
 		nc, err := n.cfg.Runtime.DialGuest(ctx, m.id)
 		if err != nil {
 			n.suspects.add(m)
-			return nil, err
+			return nil, &unreachedError{err}
 		}
 		return hear(nc, m, n.suspects.add), nil
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -121,7 +122,7 @@ func (s *suspects) awaitSign(ctx context.Context, m *machine) (silence time.Dura
 	}
 }
 
-// ping pings once. An error that is not the agent's silence is a fault on this side.
+// ping pings once.
 func (s *suspects) ping(ctx context.Context, m *machine, answered chan<- struct{}, ourFault *atomic.Bool) {
 	ctx, cancel := context.WithTimeout(ctx, probePatience)
 	defer cancel()
@@ -132,9 +133,24 @@ func (s *suspects) ping(ctx context.Context, m *machine, answered chan<- struct{
 		case answered <- struct{}{}:
 		default:
 		}
-	case !core.IsCode(err, core.CodeUnavailable) && !core.IsCode(err, core.CodeTimeout) && !core.IsCode(err, core.CodeCanceled):
+	case isOurFault(err):
 		ourFault.Store(true)
 		s.log.Warn("can't ping a sandbox", slog.String("sandbox_id", string(m.id)), slog.Any("err", err))
+	}
+}
+
+// isOurFault reports whether a ping says nothing about the agent. It was silent if a connection stood and brought no byte, or was
+// not made in time: a kernel that stands still swallows packets. Whatever says no at once, such as a route that is gone, may be the
+// host's network, which breaks for all sandboxes together: that must not end each one that is called.
+func isOurFault(err error) bool {
+	var unreached *unreachedError
+	switch core.CodeOf(err) {
+	case core.CodeTimeout, core.CodeCanceled:
+		return false
+	case core.CodeUnavailable:
+		return errors.As(err, &unreached)
+	default:
+		return true
 	}
 }
 

@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -179,7 +180,7 @@ func TestSilenceAfterWork(t *testing.T) {
 	s.exit(t)
 }
 
-// TestNodeStoodStill: time in which this node slept, or could not ask, is no silence.
+// TestNodeStoodStill: time in which this node slept is no silence.
 func TestNodeStoodStill(t *testing.T) {
 	s, spec, resume := startSilent(t)
 	defer resume()
@@ -192,15 +193,43 @@ func TestNodeStoodStill(t *testing.T) {
 	if !s.running(spec.Sandbox) {
 		t.Fatal("ended after the host slept")
 	}
-	// Out of descriptors: nobody can be asked.
-	s.host.world.SetFault(runtimefake.MethodDial, func(context.Context, core.SandboxID) error {
-		return core.Errorf(core.CodeExhausted, "too many open files")
-	})
-	for range 40 {
-		s.host.clock.advance(t, probeStep)
-	}
-	if !s.running(spec.Sandbox) {
-		t.Fatal("ended for a fault of the node")
+}
+
+// TestUnreachableIsNotSilent: nobody is ended because this node can't ask, whatever is broken on it. Only a connection that is not
+// answered in time is the sandbox's silence.
+func TestUnreachableIsNotSilent(t *testing.T) {
+	const listens = "nothing listens on that port in the sandbox"
+	for _, tc := range []struct {
+		name string
+		err  error
+		ends bool
+	}{
+		{"too many open files", core.Wrap(core.CodeExhausted, syscall.EMFILE, "the node is out of resources"), false},
+		{"no route", core.Wrap(core.CodeUnavailable, syscall.EHOSTUNREACH, listens), false},
+		{"no network", core.Wrap(core.CodeUnavailable, syscall.ENETUNREACH, listens), false},
+		{"refused", core.Wrap(core.CodeUnavailable, syscall.ECONNREFUSED, listens), false},
+		{"anything else", core.Wrap(core.CodeUnavailable, syscall.EADDRNOTAVAIL, "the guest agent does not answer"), false},
+		{"not one of ours", syscall.ENODEV, false},
+		{"no slot", core.Errorf(core.CodeNotFound, "the sandbox has no network"), false},
+		{"in vain", core.Wrap(core.CodeTimeout, context.DeadlineExceeded, "can't connect to the sandbox in time"), true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, spec, _ := startSilent(t)
+			s.callInVain(t, spec.Sandbox)
+			s.host.world.SetFault(runtimefake.MethodDial, func(context.Context, core.SandboxID) error { return tc.err })
+			steps := 40
+			if tc.ends {
+				steps = 6
+			}
+			for range steps {
+				s.host.clock.advance(t, probeStep)
+			}
+			if tc.ends {
+				s.exit(t)
+			} else if !s.running(spec.Sandbox) {
+				t.Fatal("ended for a fault of the node")
+			}
+		})
 	}
 }
 
