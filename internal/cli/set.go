@@ -55,6 +55,9 @@ func (a *app) setCommand() *cobra.Command {
 		SuggestFor: []string{"update", "edit", "label", "extend", "ttl", "renew"},
 		Long: `Change when a sandbox is deleted, and its labels. What isn't named stays as it is, and processes go on undisturbed.
 
+Labels are read, changed and written back as a whole: of two sets of labels on one sandbox at the same time, one may lose what
+it has changed. Set them one after the other.
+
 --ttl counts from now, whatever was left before. A persistent sandbox may be given a ttl, and --ttl none takes it away again;
 one that isn't persistent always has a ttl, up to the server's greatest. Nothing else can be changed: for another size,
 name or template make another sandbox.`,
