@@ -150,7 +150,10 @@ func hostSettings() []setting {
 		}, {
 			key: "node.memory_overcommit", def: "3", allowed: "a number from 0.1 to 100",
 			doc: "How many times the host's memory less node.memory_reserve may be promised to sandboxes, as the sum of their memory " +
-				"limits. Idle sandboxes use a small part of their limit; at 1 all of them can use all of it at once.",
+				"limits. Idle sandboxes use a small part of their limit. What each takes beside its limit is not counted: about 25 MiB " +
+				"for its own kernel when idle, and with it up to 10 % of the limit, or 128 MiB if that is more, for the moment until " +
+				"the process that takes too much is killed. At 1 all of them can use all of their limit at once only if " +
+				"node.memory_reserve is larger by that much for each.",
 			binding: fraction(func(c *Config) *float64 { return &c.Node.MemoryOvercommit }, func(v float64) bool { return v >= 0.1 && v <= 100 }),
 		}, {
 			key: "node.memory_reserve", def: "512M", allowed: "a size such as 512M or 4G, or 0",
