@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -76,7 +77,7 @@ func uninstall(cmd *cobra.Command, cfg *config.Config, deleteData bool) error {
 		return err
 	}
 	defer func() { _ = dir.close() }()
-	log, err := obs.NewLogger(cmd.ErrOrStderr(), cfg.Log.Level, cfg.Log.Format)
+	log, err := quietLogger(cmd.ErrOrStderr(), cfg)
 	if err != nil {
 		return err
 	}
@@ -88,6 +89,15 @@ func uninstall(cmd *cobra.Command, cfg *config.Config, deleteData bool) error {
 	}
 	// Its content first: where the path is a link, removing the path alone would leave all of it.
 	return errors.Join(os.RemoveAll(resolved), os.RemoveAll(dir.path))
+}
+
+// quietLogger returns a logger for a person who reads along: only what is wrong, unless a level is set.
+func quietLogger(w io.Writer, cfg *config.Config) (*slog.Logger, error) {
+	level := cfg.Log.Level
+	if !cfg.IsSet("log.level") {
+		level = "warn"
+	}
+	return obs.NewLogger(w, level, cfg.Log.Format)
 }
 
 // usedDataDir returns a data directory's path without links, as the kernel lists mounts. It refuses a directory that no

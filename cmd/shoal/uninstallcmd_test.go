@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -85,6 +87,43 @@ func TestParentToClear(t *testing.T) {
 			}
 			if got, err := parentToClear(d, cfg); err != nil || got != tc.want {
 				t.Errorf("%q, %v, want %q", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// TestUninstallIsQuiet: drivers tell a person only what is wrong, unless a level is asked for.
+func TestUninstallIsQuiet(t *testing.T) {
+	for name, tc := range map[string]struct {
+		env  []string
+		want string
+	}{
+		"no level":   {nil, "wrong "},
+		"info":       {[]string{"SHOAL_LOG_LEVEL=info"}, "opened wrong "},
+		"only worse": {[]string{"SHOAL_LOG_LEVEL=error"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, err := config.Load(config.Sources{Environ: append(tc.env, "SHOAL_LOG_FORMAT=json")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			log, err := quietLogger(&out, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log.Info("opened")
+			log.Warn("wrong")
+			got := ""
+			for dec := json.NewDecoder(&out); dec.More(); {
+				var line struct{ Msg string }
+				if err := dec.Decode(&line); err != nil {
+					t.Fatal(err)
+				}
+				got += line.Msg + " "
+			}
+			if got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})
 	}
