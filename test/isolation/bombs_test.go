@@ -103,6 +103,8 @@ print(len(held))`}})
 	e.recovers(t, sb)
 }
 
+// testMemoryBomb takes all memory in several ways. One process that does is killed in time, and nothing else of its sandbox; what
+// can't be laid to a process may cost the sandbox its life.
 func testMemoryBomb(t *testing.T, e env) {
 	memory := int64(192 << 20)
 	for name, cmd := range map[string][]string{
@@ -115,6 +117,17 @@ func testMemoryBomb(t *testing.T, e env) {
 		end := e.whileBombed(t, sb, shoal.ExecRequest{Cmd: cmd})
 		if end.Outcome == shoal.OutcomeExited && end.ExitCode != nil && *end.ExitCode == 0 {
 			t.Errorf("%s: more memory was taken than there is", name)
+		}
+		if name == "heap" {
+			if end.Outcome != shoal.OutcomeSignaled || end.Signal != "SIGKILL" || !end.OutOfMemory {
+				t.Errorf("%s: ended as %s by %q, out of memory %v", name, end.Outcome, end.Signal, end.OutOfMemory)
+			}
+			if got := e.Out(t, sb.ID, "echo alive"); got != "alive\n" {
+				t.Errorf("%s: beside the dead process: %q", name, got)
+			}
+			if got, err := e.Client.Sandboxes().Get(ctx(t), sb.ID); err != nil || got.State != shoal.StateRunning || got.Incarnation != sb.Incarnation {
+				t.Errorf("%s: the sandbox is %s, start %d: %v", name, got.State, got.Incarnation, err)
+			}
 		}
 		e.recovers(t, sb)
 		t.Logf("%s: %s", name, end.Outcome)
