@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +16,14 @@ import (
 	"shoal/internal/guest/wire"
 )
 
-var hostnamePattern = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9.-]{0,62}[a-zA-Z0-9])?$`)
+// maxHostname is the kernel's bound.
+const maxHostname = 64
+
+// isHostname reports whether a name is of letters, digits, dots and dashes, with a letter or digit at both ends.
+func isHostname(name string) bool {
+	return name != "" && len(name) <= maxHostname && strings.Trim(name, alphanumeric+".-") == "" &&
+		strings.Trim(name[:1]+name[len(name)-1:], alphanumeric) == ""
+}
 
 // ping answers without doing anything.
 func (c *session) ping(wire.Empty) (wire.Hello, error) {
@@ -34,7 +40,7 @@ func (c *session) configure(id wire.Identity) (wire.Empty, error) {
 	if id.Sandbox == "" {
 		return wire.Empty{}, core.Invalid("sandbox", "an identity has a sandbox")
 	}
-	if id.Hostname != "" && !hostnamePattern.MatchString(id.Hostname) {
+	if id.Hostname != "" && !isHostname(id.Hostname) {
 		return wire.Empty{}, core.Invalid("hostname", "not a host name: %q", id.Hostname)
 	}
 	if id.Workdir != "" && !strings.HasPrefix(id.Workdir, "/") {
