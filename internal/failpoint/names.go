@@ -28,6 +28,9 @@ const (
 	NodeImportCreated    = "node.import.created"
 	NodeImportFilled     = "node.import.filled"
 	NodeImportFrozen     = "node.import.frozen"
+
+	// NodeSilenceClock is a clock.
+	NodeSilenceClock = "node.silence.clock"
 )
 
 // Names lists every point.
@@ -40,5 +43,6 @@ func Names() []string {
 		NodeCreateStarted, NodeCreateConfigured, NodeCreateReady,
 		NodeDeleteBegun, NodeDeleteKilled, NodeDeleteDetached, NodeDeleteTreeGone, NodeDeleteRunDirGone,
 		NodeImportCreated, NodeImportFilled, NodeImportFrozen,
+		NodeSilenceClock,
 	}
 }

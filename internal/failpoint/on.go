@@ -18,8 +18,9 @@ import (
 const Enabled = true
 
 type action struct {
-	kind  string
-	delay time.Duration
+	kind   string
+	delay  time.Duration
+	faster int
 	// nth is the hit on which it acts; zero means every hit.
 	nth, hits int
 }
@@ -39,6 +40,7 @@ var armed = sync.OnceValue(func() *table {
 		}
 		a.kind, text, _ = strings.Cut(text, ":")
 		a.delay, _ = time.ParseDuration(text)
+		a.faster, _ = strconv.Atoi(text)
 		t.points[name] = a
 	}
 	return t
@@ -75,4 +77,35 @@ func Hit(name string) error {
 		return core.Wrap(core.CodeInternal, fmt.Errorf("failpoint %s", name), "an injected fault")
 	}
 	panic("failpoint " + name + ": unknown action " + a.kind)
+}
+
+// Clock returns c, or a clock that begins with it and runs as many times as fast as the point is armed with.
+func Clock(name string, c core.Clock) core.Clock {
+	t := armed()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.points[name]
+	if a == nil {
+		return c
+	}
+	if a.kind != "faster" || a.faster < 1 {
+		panic("failpoint " + name + ": unknown action " + a.kind)
+	}
+	return fastClock{Clock: c, begin: c.Now(), times: a.faster}
+}
+
+type fastClock struct {
+	core.Clock
+	begin time.Time
+	times int
+}
+
+// Now returns the time of the faster clock.
+func (c fastClock) Now() time.Time {
+	return c.begin.Add(c.Clock.Now().Sub(c.begin) * time.Duration(c.times))
+}
+
+// After waits for d as the faster clock counts it.
+func (c fastClock) After(d time.Duration) <-chan time.Time {
+	return c.Clock.After(d / time.Duration(c.times))
 }
