@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shoal/internal/core"
+	"shoal/internal/failpoint"
 	"shoal/internal/runtime"
 )
 
@@ -51,7 +52,8 @@ type suspects struct {
 
 func newSuspects(cfg Config, t *machines, a *admission) *suspects {
 	return &suspects{
-		runtime: cfg.Runtime, clock: cfg.Clock, machines: t, promised: a, log: cfg.Logger, queue: make(chan *machine, maxSuspicions),
+		runtime: cfg.Runtime, clock: failpoint.Clock(failpoint.NodeSilenceClock, cfg.Clock), machines: t, promised: a,
+		log: cfg.Logger, queue: make(chan *machine, maxSuspicions),
 	}
 }
 
