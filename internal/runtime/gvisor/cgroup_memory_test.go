@@ -88,7 +88,7 @@ func TestShortageIsToldApart(t *testing.T) {
 		t.Errorf("at a limit above: shortage %d", got)
 	}
 	if !drain(event) {
-		t.Error("the kernel has told the bystander nothing: then waitMemory is more careful than it must be")
+		t.Error("the kernel has told the bystander nothing: then the watch is more careful than it must be")
 	}
 	if got := c.outOfMemory(bystander); got != noShortage {
 		t.Errorf("the bystander: shortage %d", got)

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,7 +62,7 @@ func (d *Driver) watchBox(ctx context.Context, b *box) error {
 		return errors.New("the runtime is shutting down")
 	}
 	if memory != nil {
-		d.watchers.Go(func() { d.waitMemory(ctx, b, w) })
+		d.watchers.Go(func() { (&memoryWatch{d, b, w}).run(ctx) })
 	}
 	d.watchers.Add(2)
 	go func() {
@@ -134,61 +133,6 @@ func (w *watch) waitInit(ctx context.Context, socket, container string) {
 	w.mu.Lock()
 	w.ended = ended
 	w.mu.Unlock()
-}
-
-// waitMemory kills all of a sandbox in which the kernel has killed for want of memory. It takes one process, whichever is
-// largest: a sandbox of which a part is gone may go on, hang or end, and each would be somebody's surprise.
-func (d *Driver) waitMemory(ctx context.Context, b *box, w *watch) {
-	// It may have happened while nobody watched.
-	for d.cgroups.outOfMemory(string(b.id)) == noShortage {
-		if !waitReadable(w.memory) || !drain(w.memory) {
-			return
-		}
-		// The event comes before the kill, and also for limits above that have made the kernel kill elsewhere.
-		d.awaitKill(ctx, b)
-		if b.isKilled() || ctx.Err() != nil {
-			return
-		}
-	}
-	b.mu.Lock()
-	mine := b.watch == w
-	b.mu.Unlock()
-	if !mine || b.isKilled() {
-		return
-	}
-	if err := d.killGroup(b); err != nil {
-		d.log.WarnContext(ctx, "sandbox that ran out of memory cannot be killed", slog.Any("sandbox_id", b.id), slog.Any("err", err))
-	}
-}
-
-// The kernel kills right after the event, unless it finds memory or somebody else to kill.
-const (
-	killWait = time.Second
-	killPoll = 5 * time.Millisecond
-)
-
-// awaitKill waits until the kernel has killed in the sandbox's groups, or is not going to.
-func (d *Driver) awaitKill(ctx context.Context, b *box) {
-	tick := time.NewTicker(killPoll)
-	defer tick.Stop()
-	for end := time.Now().Add(killWait); time.Now().Before(end); {
-		if d.cgroups.outOfMemory(string(b.id)) != noShortage {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-b.killed:
-			return
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// drain takes the event out of an event descriptor, so that the next one is noticed.
-func drain(event *os.File) bool {
-	_, err := event.Read(make([]byte, 8))
-	return err == nil
 }
 
 // waitSentry reports the sandbox's exit when the sentry ends, unless the watch is closed first.
