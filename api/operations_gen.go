@@ -3,7 +3,7 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "2b87b28198d24e5091d5c81390ae6aecdbcc7473edb0d5db83cc391d779ceb4d"
+const DocumentDigest = "50e954c2fd789ec227a17cd6d22f4ce037656ab5a5acfef70782a734e715b466"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
 const TypesDigest = "fe683b770d8aed3e19540907f408ef578075efb73404c50d10235a962d602a96"
