@@ -87,6 +87,13 @@ func (b *box) unwatch() {
 	}
 }
 
+// isWatchedBy reports whether the watch is the box's own still, and nobody has asked for its end.
+func (b *box) isWatchedBy(w *watch) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.watch == w && !b.isKilled()
+}
+
 // close ends the waiting.
 func (w *watch) close() {
 	w.once.Do(func() {
@@ -140,10 +147,7 @@ func (d *Driver) waitSentry(b *box, w *watch, r record) {
 	if !waitReadable(w.sentry) {
 		return
 	}
-	b.mu.Lock()
-	mine := b.watch == w
-	b.mu.Unlock()
-	if !mine || b.isKilled() {
+	if !b.isWatchedBy(w) {
 		return
 	}
 	reason := d.exitReason(w, r)

@@ -29,10 +29,7 @@ func (m *memoryWatch) run(ctx context.Context) {
 			return
 		}
 	}
-	b.mu.Lock()
-	mine := b.watch == w
-	b.mu.Unlock()
-	if !mine || b.isKilled() {
+	if !b.isWatchedBy(w) {
 		return
 	}
 	if err := d.killGroup(b); err != nil {
