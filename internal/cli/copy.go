@@ -36,8 +36,16 @@ func (a *app) copy(ctx context.Context, src tree, from string, dst tree, to stri
 	if e.kind == api.FileTypeDirectory && sameTree(src, dst) && within(to, from) {
 		return fmt.Errorf("%s can't be copied into itself, %s", src.label(from), dst.label(to))
 	}
-	c := copier{src: src, dst: dst}
+	c := copier{src: src, dst: dst, transfers: newTransfers(), pace: newPace()}
+	stop := func() {}
+	if to != stdio {
+		stop = c.meter.show(newProgress(a.err))
+	}
 	err = c.entry(ctx, from, to, e)
+	if terr := c.transfers.wait(); terr != nil {
+		err = terr // It was begun before the walk has come to its own end.
+	}
+	stop()
 	c.left.report(a.err)
 	return err
 }
@@ -59,9 +67,15 @@ func copyable(label string, e entry) error {
 
 // copier copies from one tree to another and remembers what it left out.
 type copier struct {
-	src, dst tree
-	left     leftOut
+	src, dst  tree
+	left      leftOut
+	transfers *transfers
+	pace      pace
+	meter     meter
 }
+
+// errStopped ends a walk once a transfer has failed, whose error is the one to report.
+var errStopped = errors.New("a file could not be copied")
 
 // sameTree reports whether two trees are the same files.
 func sameTree(a, b tree) bool {
@@ -120,12 +134,15 @@ func target(ctx context.Context, dst tree, to, name string, e entry) (string, er
 	return strings.TrimSuffix(to, "/"), nil
 }
 
-// entry copies one file, or a directory with what is in it.
+// entry begins to copy one file, or a directory with what is in it.
 func (c *copier) entry(ctx context.Context, from, to string, e entry) error {
 	src, dst := c.src, c.dst
 	switch e.kind {
 	case api.FileTypeFile:
-		return c.file(ctx, from, to, e.mode)
+		if !c.transfers.begin(ctx, func(ctx context.Context) error { return c.file(ctx, from, to, e.mode) }) {
+			return errStopped
+		}
+		return nil
 	case api.FileTypeSymlink:
 		c.left.add(src.label(from), "it is a symbolic link")
 		return nil
@@ -139,7 +156,7 @@ func (c *copier) entry(ctx context.Context, from, to string, e entry) error {
 	if err != nil {
 		return labelled(src.label(from), err)
 	}
-	if err := dst.mkdir(ctx, to, e.mode); err != nil {
+	if err := c.pace.call(ctx, func() error { return dst.mkdir(ctx, to, e.mode) }); err != nil {
 		return labelled(dst.label(to), err)
 	}
 	for _, child := range list {
@@ -161,15 +178,28 @@ func checkName(name string) error {
 	return nil
 }
 
+// file copies one file. It is read again from its beginning where the server only wants fewer calls.
 func (c *copier) file(ctx context.Context, from, to string, mode uint32) error {
-	r, err := c.src.open(ctx, from)
-	if err != nil {
+	what := c.src.label(from)
+	err := c.pace.call(ctx, func() error {
+		r, err := c.src.open(ctx, from)
+		if err != nil {
+			return err
+		}
+		what = c.dst.label(to)
+		if err := c.dst.write(ctx, to, mode, c.meter.count(r)); err != nil {
+			return errors.Join(err, r.Close())
+		}
+		return r.Close()
+	})
+	switch {
+	case err == nil:
+		c.meter.files.Add(1)
+		return nil
+	case what == c.src.label(from):
 		return notThere(c.src, from, err)
 	}
-	if err := c.dst.write(ctx, to, mode, r); err != nil {
-		return errors.Join(labelled(c.dst.label(to), err), r.Close())
-	}
-	return r.Close()
+	return labelled(what, err)
 }
 
 func notThere(t tree, name string, err error) error {

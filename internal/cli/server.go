@@ -47,9 +47,11 @@ func (a *app) client() (*shoal.Client, error) {
 	if !ok {
 		return nil, errors.New("the standard library's transport has changed its type")
 	}
+	transport = transport.Clone()
+	transport.MaxIdleConnsPerHost = 2 * maxTransfers // Else transfers open a connection for most files.
 	return &shoal.Client{
 		BaseURL: s.url, APIKey: s.key, UserAgent: "shoal-cli/" + a.version,
-		HTTPClient: &http.Client{Transport: transport.Clone()},
+		HTTPClient: &http.Client{Transport: transport},
 	}, nil
 }
 
