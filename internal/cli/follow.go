@@ -17,8 +17,12 @@ import (
 	shoal "shoal/sdk/go"
 )
 
-// patience is how long a broken stream is taken up again: long enough for a server to be restarted.
-const patience = 60 * time.Second
+const (
+	// patience is how long a broken stream is taken up again: long enough for a server to be restarted.
+	patience = 60 * time.Second
+	// silence is how long nothing is said about that: a restart may be shorter.
+	silence = time.Second
+)
 
 // follower carries one process's input, output and signals between a stream and the terminal or pipes of this program.
 //
@@ -105,7 +109,7 @@ func (f *follower) receive(ctx context.Context) (shoal.Exec, error) {
 		case api.ExecMessageTypeStderr:
 			err = f.print(f.err, m)
 		case api.ExecMessageTypeGap:
-			fmt.Fprintf(f.err, "shoal: %s of output are no longer kept\n", bytesText(m.Missing))
+			f.say("%s of output are no longer kept", bytesText(m.Missing))
 			if m.Offset != nil {
 				f.offset = *m.Offset + m.Missing
 			}
@@ -138,18 +142,30 @@ func (f *follower) print(w io.Writer, m shoal.ExecMessage) error {
 
 // reattach makes a new stream from where the old one broke, and tries for as long as a restart of the server may take.
 func (f *follower) reattach(ctx context.Context, cause error) error {
-	deadline := time.Now().Add(patience)
+	begin, said := time.Now(), false
 	for wait := 100 * time.Millisecond; ; wait = min(wait*2, 2*time.Second) {
 		s, err := f.execs.Attach(ctx, f.id, f.offset)
 		if err == nil {
+			if said {
+				f.say("the server answers again")
+			}
 			f.mu.Lock()
 			old := f.stream
 			f.stream = s
 			f.mu.Unlock()
 			return old.Close()
 		}
-		if shoal.ErrorCode(err) != shoal.CodeUnavailable || time.Now().After(deadline) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if shoal.ErrorCode(err) != shoal.CodeUnavailable {
 			return errors.Join(err, cause)
+		}
+		if spent := time.Since(begin); spent > patience {
+			return &lostSightError{f.id, errors.Join(err, cause)}
+		} else if spent > silence && !said {
+			said = true
+			f.say("the server can't be reached; the process goes on in its sandbox, and this tries again for %s", duration(patience))
 		}
 		select {
 		case <-time.After(wait):
@@ -157,6 +173,36 @@ func (f *follower) reattach(ctx context.Context, cause error) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// say tells the person something that is not the process's output. A raw terminal needs the carriage return.
+func (f *follower) say(format string, args ...any) {
+	end := "\n"
+	if f.tty {
+		end = "\r\n"
+	}
+	fmt.Fprintf(f.err, "shoal: "+format+end, args...)
+}
+
+// lostSightError says that a process is no longer followed, though nothing is known against it.
+type lostSightError struct {
+	id    string
+	cause error
+}
+
+// Error returns the cause's text.
+func (e *lostSightError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e *lostSightError) Unwrap() error { return e.cause }
+
+// howToFollow adds to an error how its process, if it may go on unseen, is followed again.
+func howToFollow(sandbox string, err error) error {
+	var lost *lostSightError
+	if !errors.As(err, &lost) {
+		return err
+	}
+	return fmt.Errorf("%s\nThe process may go on. Once the server is back: shoal logs -f %s %s", explain(lost.cause), sandbox, lost.id)
 }
 
 // passInput gives the process our input until it ends.
@@ -189,7 +235,7 @@ func (f *follower) stillThere(ctx context.Context, err error) bool {
 	if code != shoal.CodeUnavailable {
 		return false
 	}
-	fmt.Fprintf(f.err, "shoal: input was lost while the server didn't answer\r\n")
+	f.say("input was lost while the server didn't answer")
 	return true
 }
 
@@ -218,7 +264,7 @@ func (f *follower) passSignals(ctx context.Context, cancel func(), signals <-cha
 			case !interrupt || interrupts == 1:
 				_ = f.current().Signal(unix.SignalName(number)) // It may have ended meanwhile.
 			case interrupts == 2:
-				fmt.Fprintln(f.err, "shoal: killing it; once more to leave")
+				f.say("killing it; once more to leave")
 				_ = f.current().Signal("SIGKILL")
 			default:
 				cancel()

@@ -102,11 +102,11 @@ func brokenOff(ctx context.Context, c *shoal.Client, ref string, err error) erro
 	switch shoal.ErrorCode(err) { //nolint:exhaustive // The others have reasons of their own.
 	case shoal.CodeNotFound, shoal.CodeConflict, shoal.CodeUnavailable:
 		if unreachable(err) != "" {
-			return err
+			return howToFollow(ref, err)
 		}
 		if text := fate(ctx, c, ref); text != "" {
 			return &exitError{exitOurs, errors.New(text)}
 		}
 	}
-	return err
+	return howToFollow(ref, err)
 }

@@ -48,7 +48,7 @@ sandbox's execs and how they ended instead.`,
 			if len(args) > 1 {
 				id = args[1]
 			}
-			return aboutExec(c.Context(), client, args[0], id, a.logs(c.Context(), execs, id, follow))
+			return howToFollow(args[0], aboutExec(c.Context(), client, args[0], id, a.logs(c.Context(), execs, id, follow)))
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the process ends")
