@@ -88,8 +88,22 @@ func either(words []string, last string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " " + last + " " + words[len(words)-1]
 }
 
+// laterCommands are words for what this release can't do yet, each with what it is. None of them must be answered with a
+// command that does something else for good.
+func laterCommands() map[string]string {
+	const life, copies = "stop a sandbox and start it again", "copy a sandbox as it is"
+	return map[string]string{
+		"stop": life, "start": life, "restart": life, "pause": life, "unpause": life, "resume": life, "suspend": life,
+		"freeze": life, "wake": life, "standby": life, "hibernate": life,
+		"fork": copies, "clone": copies, "checkpoint": copies, "restore": copies, "commit": copies,
+	}
+}
+
 // unknownCommand says that c has no command of a name, and what may have been meant.
 func unknownCommand(c *cobra.Command, name string) error {
+	if what := laterCommands()[name]; what != "" && !c.HasParent() {
+		return usage(c, "this release has no command %q yet: it can't %s", name, what)
+	}
 	text := fmt.Sprintf("unknown command %q", name)
 	if c.HasParent() {
 		text = fmt.Sprintf("'%s' has no command %q", c.CommandPath(), name)
@@ -114,10 +128,12 @@ func flagError(c *cobra.Command, err error) error {
 		number  *strconv.NumError
 	)
 	switch {
+	case c.HasSubCommands() && c.Flags().NArg() > 0: // Whose flag it is, is what is wrong first.
+		return unknownCommand(c, c.Flags().Arg(0))
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
 		return usage(c, "'%s' has no flag -%s", c.CommandPath(), unknown.GetSpecifiedName())
 	case errors.As(err, &unknown):
-		return usage(c, "'%s' has no flag --%s", c.CommandPath(), unknown.GetSpecifiedName())
+		return usage(c, "'%s' has no flag --%s%s", c.CommandPath(), unknown.GetSpecifiedName(), nearFlags(c, unknown.GetSpecifiedName()))
 	case errors.As(err, &bare):
 		return usage(c, "--%s needs a value", bare.GetFlag().Name)
 	case errors.As(err, &invalid) && errors.As(invalid.Unwrap(), &number):

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -25,12 +26,15 @@ meanwhile, output goes on where it broke off.`,
   echo 'select 1' | shoal exec -i lab -- sqlite3 /tmp/db
   shoal exec -it lab -- python3
   shoal exec --timeout 30s -e DEBUG=1 -w /tmp lab -- ./build.sh
-  id=$(shoal exec -d lab -- python3 -m http.server); shoal logs -f lab $id
+  id=$(shoal exec -d lab -- python3 -u -m http.server); shoal logs -f lab $id
   shoal exec -o json lab -- uname -r`,
 		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if p.detach && (p.stdin || p.tty) {
 				return usage(c, "-d doesn't go together with -i and -t: nobody would be there")
+			}
+			if args[1] != "--" && strings.HasPrefix(args[1], "-") {
+				return usage(c, "%s comes after SANDBOX, where CMD is: flags come before it, as in 'shoal exec %s … %s -- CMD'", args[1], args[1], args[0])
 			}
 			req, err := a.request(&p, afterDash(args[1:]))
 			if err != nil {

@@ -12,8 +12,8 @@ import (
 
 // A server takes 200 calls a second from a tenant, and 400 at once. A copy leaves some to the tenant's other programs.
 const (
-	callsPerSecond = 160
-	callsAtOnce    = 300
+	callsPerSecond = 180
+	callsAtOnce    = 360
 	// maxPauses is how often a call is made again that came too early all the same.
 	maxPauses = 60
 )

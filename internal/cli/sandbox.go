@@ -60,7 +60,7 @@ func (a *app) createCommand() *cobra.Command {
 		Use:        "create",
 		Short:      "Make a sandbox and print its id",
 		GroupID:    groupSandbox,
-		SuggestFor: []string{"new", "add", "up", "launch", "start"},
+		SuggestFor: []string{"new", "add", "up", "launch"},
 		Long: `Make a sandbox that goes on until it is deleted or its ttl passes, and print its id. The ttl is 1 h unless --ttl says
 otherwise or the server is configured so; a persistent sandbox has none unless --ttl is given too. 'shoal set' changes it.
 
@@ -350,7 +350,7 @@ func (a *app) rmCommand() *cobra.Command {
 		Use: "rm SANDBOX…", Aliases: []string{"delete"},
 		Short:      "Delete sandboxes",
 		GroupID:    groupSandbox,
-		SuggestFor: []string{"remove", "destroy", "stop", "down"},
+		SuggestFor: []string{"remove", "destroy", "down"},
 		Long: `Delete sandboxes with all that is in them, whatever state they are in. There is no way back. If one of several isn't
 there, the others are deleted all the same and the exit code is 125; with -f it is 0.`,
 		Example: `  shoal rm lab
