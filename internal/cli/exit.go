@@ -182,6 +182,10 @@ func explain(err error) string {
 		text = typed(e.Field) + ": " + text
 	}
 	switch e.Code {
+	case shoal.CodeNotFound:
+		if e.Field == "template" {
+			text += ": 'shoal template ls' shows all"
+		}
 	case shoal.CodeUnauthenticated:
 		text += ": set SHOAL_API_KEY, or run this as a user who can read the server's admin.key (root)"
 	case shoal.CodeExhausted, shoal.CodeQuota:

@@ -17,7 +17,7 @@ func (b *byteSize) String() string {
 	if *b == 0 {
 		return ""
 	}
-	return strings.NewReplacer(" ", "", "iB", "", "B", "").Replace(bytesText(int64(*b)))
+	return strings.NewReplacer(" ", "", "iB", "").Replace(bytesText(int64(*b)))
 }
 
 // Type names the value in the help.
@@ -42,6 +42,9 @@ func (b *byteSize) Set(s string) error {
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(v > 0) || math.IsInf(v, 0) || v*float64(int64(1)<<shift) >= math.MaxInt64 {
 		return errors.New("a size is a number above 0 and a unit, such as 512M or 4G")
+	}
+	if strings.Trim(s, "0123456789.") == "" && v < 1<<20 {
+		return fmt.Errorf("that is %s bytes: did you mean %sM?", s, s)
 	}
 	*b = byteSize(v * float64(int64(1)<<shift))
 	return nil

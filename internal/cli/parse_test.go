@@ -9,7 +9,7 @@ import (
 
 func TestByteSize(t *testing.T) {
 	for text, want := range map[string]int64{
-		"512M": 512 << 20, "4G": 4 << 30, "1.5g": 3 << 29, "64k": 64 << 10, "1T": 1 << 40, "100": 100, "10MiB": 10 << 20, "2gb": 2 << 30,
+		"512M": 512 << 20, "4G": 4 << 30, "1.5g": 3 << 29, "64k": 64 << 10, "1T": 1 << 40, "100B": 100, "1048576": 1 << 20, "2097152.0": 2 << 20, "10MiB": 10 << 20, "2gb": 2 << 30,
 	} {
 		var b byteSize
 		if err := b.Set(text); err != nil || int64(b) != want {
@@ -20,7 +20,7 @@ func TestByteSize(t *testing.T) {
 			t.Errorf("%s is shown as %s, which is %d", text, b.String(), int64(again))
 		}
 	}
-	for _, text := range []string{"", "M", "-1G", "0", "1E", "lots", "1e300G", "inf", "nan", "9999999T", "1 2"} {
+	for _, text := range []string{"", "M", "-1G", "0", "1E", "lots", "1e300G", "inf", "nan", "9999999T", "1 2", "512", "0.5"} {
 		var b byteSize
 		if err := b.Set(text); err == nil {
 			t.Errorf("%q is accepted as %d", text, int64(b))

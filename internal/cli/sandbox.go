@@ -31,7 +31,7 @@ func (s *sandboxFlags) add(a *app, c *cobra.Command) {
 	f := c.Flags()
 	s.given = f.Changed
 	f.StringVar(&s.template, "template", "", "the `TEMPLATE` it starts from: see 'shoal template ls' (default minimal)")
-	f.Float64Var(&s.vcpus, "vcpus", 0, "limit of processor time in `CORES`, such as 0.5 or 2 (default: the server's, 1 unless configured)")
+	f.Float64Var(&s.vcpus, "vcpus", 0, "limit of processor time in `VCPUS`, such as 0.5 or 2 (default: the server's, 1 unless configured)")
 	f.Var(&s.memory, "memory", "limit of memory, such as 512M or 4G (default: the server's, 512M unless configured)")
 	f.Var(&s.disk, "disk", "limit of what it writes to its disk, such as 4G (default: the server's, 4G or no limit)")
 	_ = c.RegisterFlagCompletionFunc("template", a.complete().templates)
@@ -208,16 +208,16 @@ ones are shown with -a, for as long as the server remembers them.`,
 	f.StringArrayVar(&states, "state", nil, "only those in this `STATE`, such as running or failed; may be repeated")
 	f.StringArrayVar(&labels, "label", nil, "only those with this label, `KEY=VALUE`; may be repeated")
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(
-		[]string{"creating", "running", "frozen", "standby", "hibernated", "stopped", "failed", "deleted"},
+		[]string{"creating", "running", "failed", "deleted"}, // those of this release
 		cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
 func printSandboxes(out io.Writer, now time.Time, list []shoal.Sandbox) error {
-	t := newTable(out, "ID", "NAME", "TEMPLATE", "STATE", "AGE", "ENDS IN", "CORES", "MEMORY")
+	t := newTable(out, "ID", "NAME", "TEMPLATE", "STATE", "AGE", "ENDS IN", "VCPUS", "MEMORY")
 	for _, sb := range list {
 		state := string(sb.State)
-		if sb.Operation != "" {
+		if sb.Operation != "" && sb.State != shoal.StateDeleted { // What is left of a delete is the server's own matter.
 			state += " (" + sb.Operation + ")"
 		}
 		ends := "never"
@@ -316,7 +316,7 @@ func printSandbox(out io.Writer, d sandboxDetails) error {
 	line("started", moment(d.StartedAt))
 	line("ends", moment(d.ExpiresAt))
 	line("persistent", strconv.FormatBool(d.Persistent))
-	line("cores", strconv.FormatFloat(d.VCPUs, 'g', -1, 64))
+	line("vcpus", strconv.FormatFloat(d.VCPUs, 'g', -1, 64))
 	line("memory", bytesText(d.MemoryBytes))
 	if d.DiskBytes > 0 {
 		line("disk", bytesText(d.DiskBytes))

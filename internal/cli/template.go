@@ -58,6 +58,9 @@ ones for now.`,
 				return err
 			}
 			t, err := client.Templates().Get(c.Context(), args[0])
+			if shoal.ErrorCode(err) == shoal.CodeNotFound {
+				return &notFoundError{"template", args[0], "'shoal template ls' shows all", err}
+			}
 			if err != nil {
 				return err
 			}

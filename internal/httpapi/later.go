@@ -25,6 +25,11 @@ func later() []string {
 	}
 }
 
+// laterStates are those that no sandbox of this release is ever in.
+func laterStates() []core.State {
+	return []core.State{core.StateFrozen, core.StateStandby, core.StateHibernated, core.StateStopped}
+}
+
 // routeLater answers the calls of later with unsupported.
 func (a *API) routeLater() {
 	for _, pattern := range later() {

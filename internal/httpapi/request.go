@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -123,10 +124,18 @@ func checkParameter(p api.Parameter, v string) error {
 			return core.Invalid(p.Name, "%s has at most %d characters", p.Name, p.MaxLength)
 		}
 		if len(p.Enum) > 0 && !slices.Contains(p.Enum, v) {
-			return core.Invalid(p.Name, "%s is none of %v", p.Name, p.Enum)
+			return core.Invalid(p.Name, "%s %q is none of %s", p.Name, printable(v), strings.Join(offered(p), ", "))
 		}
 	}
 	return nil
+}
+
+// offered returns those values of a parameter that mean something in this release. The others are taken, too, and match nothing.
+func offered(p api.Parameter) []string {
+	if p.Name != "state" {
+		return p.Enum
+	}
+	return slices.DeleteFunc(slices.Clone(p.Enum), func(s string) bool { return slices.Contains(laterStates(), core.State(s)) })
 }
 
 // flag returns a boolean parameter; absent is false.
