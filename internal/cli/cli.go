@@ -34,6 +34,8 @@ type app struct {
 	in              io.Reader
 	out, err        io.Writer
 	getenv          func(string) string
+	// lookup is getenv that tells a variable that is empty from one that is not there.
+	lookup func(string) (string, bool)
 	// defaultDir is the data directory that is looked at if none is named.
 	defaultDir string
 
@@ -60,8 +62,9 @@ func New(opts Options) *cobra.Command {
 	if a.err == nil {
 		a.err = os.Stderr
 	}
+	a.lookup = func(k string) (string, bool) { v := a.getenv(k); return v, v != "" }
 	if a.getenv == nil {
-		a.getenv = os.Getenv
+		a.getenv, a.lookup = os.Getenv, os.LookupEnv
 	}
 	if a.version == "" {
 		a.version = "unknown"

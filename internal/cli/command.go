@@ -36,14 +36,14 @@ func (p *processFlags) add(c *cobra.Command) {
 // addCommon declares the flags that shell has too.
 func (p *processFlags) addCommon(c *cobra.Command) {
 	f := c.Flags()
-	f.StringArrayVarP(&p.env, "env", "e", nil, "environment variable `KEY=VALUE`, or KEY to pass on our own; may be repeated")
+	f.StringArrayVarP(&p.env, "env", "e", nil, "environment variable `KEY=VALUE`, or KEY to pass on our own if it is set here; may be repeated")
 	f.StringVarP(&p.user, "user", "u", "", "the `USER` who runs it: name or number, optionally :group (default: the template's)")
 	f.StringVarP(&p.workdir, "workdir", "w", "", "absolute working directory `PATH` (default: the template's)")
 }
 
 // request makes the API's request.
 func (a *app) request(p *processFlags, cmd []string) (shoal.ExecRequest, error) {
-	env, err := pairs(p.env, "-e", a.getenv)
+	env, err := pairs(p.env, "-e", a.lookup)
 	if err != nil {
 		return shoal.ExecRequest{}, err
 	}

@@ -189,7 +189,9 @@ func explain(err error) string {
 	case shoal.CodeUnauthenticated:
 		text += ": set SHOAL_API_KEY, or run this as a user who can read the server's admin.key (root)"
 	case shoal.CodeExhausted, shoal.CodeQuota:
-		if e.RetryAfter > 0 {
+		if e.Code == shoal.CodeExhausted && e.Field == "path" {
+			text += " (delete files in it, or make a sandbox with a larger --disk)"
+		} else if e.RetryAfter > 0 {
 			text += fmt.Sprintf(" (try again in %s)", e.RetryAfter)
 		}
 	case shoal.CodeInternal, shoal.CodeDataLoss:

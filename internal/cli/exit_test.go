@@ -84,3 +84,10 @@ func TestExplainDoesNotShowTheOperatorsPart(t *testing.T) {
 		t.Errorf("explain = %q, want %q", got, want)
 	}
 }
+
+func TestExplainAFullSandbox(t *testing.T) {
+	got := explain(&shoal.Error{Code: shoal.CodeExhausted, Field: "path", Message: `the sandbox's disk is full: "/tmp/x"`})
+	if want := `the sandbox's disk is full: "/tmp/x" (delete files in it, or make a sandbox with a larger --disk)`; got != want {
+		t.Errorf("explain = %q, want %q", got, want)
+	}
+}

@@ -32,6 +32,19 @@ func aboutSandbox(ref string, err error) error {
 	return err
 }
 
+// aboutName says of a name that is taken by a sandbox that has failed how to get it back.
+func aboutName(ctx context.Context, c *shoal.Client, name string, err error) error {
+	var e *shoal.Error
+	if !errors.As(err, &e) || e.Code != shoal.CodeConflict || e.Field != "name" {
+		return err
+	}
+	if sb, gerr := c.Sandboxes().Get(ctx, name); gerr == nil && sb.State == api.SandboxStateFailed {
+		return fmt.Errorf("the name %s is taken by a sandbox that has failed: 'shoal get %s' says why, 'shoal rm %s' deletes it and frees the name",
+			name, name, name)
+	}
+	return err
+}
+
 // withinSandbox does the same after a call on something in the sandbox, which may also be what is missing.
 func withinSandbox(ctx context.Context, c *shoal.Client, ref string, err error) error {
 	var known *notFoundError

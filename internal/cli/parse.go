@@ -99,19 +99,22 @@ func (l *lifetime) Set(s string) error {
 	return nil
 }
 
-// pairs reads flags of the form K=V. With env, a K alone takes its value from the caller's environment.
-func pairs(list []string, flag string, env func(string) string) (map[string]string, error) {
+// pairs reads flags of the form K=V. With env, a K alone takes its value from the caller's environment, and is left out if it
+// has none there. A name may be what the kernel takes for one: anything but nothing, as other programs have it.
+func pairs(list []string, flag string, env func(string) (string, bool)) (map[string]string, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
 	m := make(map[string]string, len(list))
 	for _, s := range list {
 		k, v, ok := strings.Cut(s, "=")
-		if !ok && env != nil {
-			v, ok = env(k), true
-		}
-		if !ok || k == "" {
+		if k == "" || !ok && env == nil {
 			return nil, fmt.Errorf("%s takes KEY=VALUE, not %q", flag, s)
+		}
+		if !ok {
+			if v, ok = env(k); !ok {
+				continue
+			}
 		}
 		m[k] = v
 	}

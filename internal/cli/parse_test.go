@@ -46,12 +46,12 @@ func TestLifetime(t *testing.T) {
 }
 
 func TestPairs(t *testing.T) {
-	env := func(k string) string { return "the " + k }
-	got, err := pairs([]string{"A=1", "B=x=y", "C=", "D"}, "-e", env)
+	env := func(k string) (string, bool) { return "the " + k, k != "UNSET" }
+	got, err := pairs([]string{"A=1", "B=x=y", "C=", "D", "UNSET", "1 E=z"}, "-e", env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]string{"A": "1", "B": "x=y", "C": "", "D": "the D"}, got); diff != "" {
+	if diff := cmp.Diff(map[string]string{"A": "1", "B": "x=y", "C": "", "D": "the D", "1 E": "z"}, got); diff != "" {
 		t.Error(diff)
 	}
 	for _, bad := range []string{"=1", "D"} {

@@ -69,6 +69,9 @@ The exit code is the command's own. Otherwise: 124 it ran into --timeout, 125 it
 			if err != nil {
 				return usage(c, "%v", err)
 			}
+			if err := (runner{a}).checkIn(c.Context(), copies.in); err != nil {
+				return err
+			}
 			client, err := a.client()
 			if err != nil {
 				return err
@@ -187,6 +190,24 @@ func (a runner) run(
 	return result
 }
 
+// checkIn looks whether what is to be copied in is there, before anything is made for it.
+func (a runner) checkIn(ctx context.Context, list []pathPair) error {
+	here := a.local()
+	for _, p := range list {
+		if p.from == stdio {
+			continue
+		}
+		e, err := here.stat(ctx, p.from)
+		if err != nil {
+			return notThere(here, p.from, err)
+		}
+		if err := copyable(here.label(p.from), e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // base returns the directory below which relative paths of a sandbox are.
 func (a runner) base(ctx context.Context, c *shoal.Client, sb shoal.Sandbox, workdir string) (string, error) {
 	if workdir != "" {
@@ -215,7 +236,7 @@ func (a runner) copyIn(ctx context.Context, c *shoal.Client, sb shoal.Sandbox, w
 		if !path.IsAbs(to) {
 			to = path.Join(base, to) + trailingSlash(to)
 		}
-		if err := a.copy(ctx, a.local(), p.from, remote(c, sb.ID), to); err != nil {
+		if err := a.copy(ctx, a.local(), p.from, unnamed(c, sb.ID), to); err != nil {
 			return err
 		}
 	}
@@ -243,7 +264,7 @@ func (a runner) copyOut(ctx context.Context, c *shoal.Client, sb shoal.Sandbox, 
 			}
 			to = "." + string(os.PathSeparator) + to
 		}
-		if err := a.copy(ctx, remote(c, sb.ID), from, a.local(), to); err != nil {
+		if err := a.copy(ctx, unnamed(c, sb.ID), from, a.local(), to); err != nil {
 			return err
 		}
 	}

@@ -74,10 +74,13 @@ sandbox is deleted.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := s.request()
 			if err == nil {
-				r.Env, err = pairs(env, "-e", a.getenv)
+				r.Env, err = pairs(env, "-e", a.lookup)
 			}
 			if err == nil {
 				r.Labels, err = pairs(labels, "--label", nil)
+			}
+			if err == nil && req.Name == "" && c.Flags().Changed("name") {
+				err = errors.New("--name is empty: say a name, or leave it out")
 			}
 			if err != nil {
 				return usage(c, "%v", err)
@@ -89,7 +92,7 @@ sandbox is deleted.`,
 			}
 			sb, err := a.create(c.Context(), client, r)
 			if err != nil {
-				return err
+				return aboutName(c.Context(), client, r.Name, err)
 			}
 			if a.json() {
 				return a.printJSON(sb)
@@ -103,7 +106,7 @@ sandbox is deleted.`,
 	f.StringVar(&req.Name, "name", "", "a `NAME` of your own, to use instead of the id")
 	f.BoolVar(&req.Persistent, "persistent", false, "keep it until it is deleted: no ttl")
 	f.Var(&ttl, "ttl", "delete it after this `duration`, such as 30m, 2h or 7d (default: the server's, 1h unless configured)")
-	f.StringArrayVarP(&env, "env", "e", nil, "environment variable of all its processes, `KEY=VALUE`, or KEY to pass on our own; may be repeated")
+	f.StringArrayVarP(&env, "env", "e", nil, "environment variable of all its processes, `KEY=VALUE`, or KEY to pass on our own if it is set here; may be repeated")
 	f.StringArrayVar(&labels, "label", nil, "label `KEY=VALUE` to find it by; may be repeated")
 	return c
 }

@@ -51,9 +51,36 @@ func (a *app) client() (*shoal.Client, error) {
 	transport.MaxIdleConnsPerHost = 2 * maxTransfers // Else transfers open a connection for most files.
 	return &shoal.Client{
 		BaseURL: s.url, APIKey: s.key, UserAgent: "shoal-cli/" + a.version,
-		HTTPClient: &http.Client{Transport: transport},
+		HTTPClient: &http.Client{Transport: named{transport, a.dataDir}},
 	}, nil
 }
+
+// named is a transport whose errors know which data directory was named for the server; none if it's empty.
+type named struct {
+	http.RoundTripper
+	dataDir string
+}
+
+// RoundTrip passes the request on.
+func (n named) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := n.RoundTripper.RoundTrip(req)
+	if err != nil && n.dataDir != "" {
+		err = &dataDirError{n.dataDir, err}
+	}
+	return resp, err
+}
+
+// dataDirError is why a server was not reached whose data directory was named.
+type dataDirError struct {
+	dir   string
+	cause error
+}
+
+// Error returns the cause's text.
+func (e *dataDirError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e *dataDirError) Unwrap() error { return e.cause }
 
 // server finds address and key. A key never goes to a server that it was not kept for: a data directory's only to the
 // address in it, one of cli.json only to the address beside it.
@@ -197,7 +224,12 @@ func unreachable(err error) string {
 	case errors.As(err, &dns):
 		return fmt.Sprintf("can't reach the server at %s: its name is not known", origin)
 	case errors.As(err, &op) && op.Op == "dial" && isLoopback(origin):
-		return fmt.Sprintf("can't reach the server at %s: start it with 'shoal serve'", origin)
+		serve := "shoal serve"
+		var of *dataDirError
+		if errors.As(err, &of) {
+			serve += " --data-dir " + of.dir
+		}
+		return fmt.Sprintf("can't reach the server at %s: start it with '%s'", origin, serve)
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Sprintf("can't reach the server at %s: %v", origin, op.Err)
 	}

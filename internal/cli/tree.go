@@ -148,10 +148,17 @@ type remoteTree struct {
 	c       *shoal.Client
 	files   shoal.Files
 	sandbox string
+	// prefix and suffix are around a path in words.
+	prefix, suffix string
 }
 
 func remote(c *shoal.Client, sandbox string) tree {
-	return remoteTree{c, c.Files(sandbox), sandbox}
+	return remoteTree{c, c.Files(sandbox), sandbox, sandbox + ":", ""}
+}
+
+// unnamed is a sandbox whose id nobody has seen.
+func unnamed(c *shoal.Client, sandbox string) tree {
+	return remoteTree{c, c.Files(sandbox), sandbox, "", " in the sandbox"}
 }
 
 func (t remoteTree) stat(ctx context.Context, name string) (entry, error) {
@@ -204,4 +211,4 @@ func (t remoteTree) mkdir(ctx context.Context, name string, mode uint32) error {
 }
 
 func (t remoteTree) join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
-func (t remoteTree) label(name string) string     { return t.sandbox + ":" + name }
+func (t remoteTree) label(name string) string     { return t.prefix + name + t.suffix }

@@ -79,7 +79,7 @@ func cause(err error, shown *core.Error) error {
 // encodeError returns an error in the API's form.
 func (a *API) encodeError(r *request, e *core.Error) api.Error {
 	wait := e.RetryAfter
-	if wait == 0 {
+	if wait == 0 && !fullDisk(e) {
 		switch e.Code { //nolint:exhaustive // Waiting doesn't help against the others.
 		case core.CodeExhausted, core.CodeQuota:
 			wait = 5 * time.Second
@@ -91,6 +91,11 @@ func (a *API) encodeError(r *request, e *core.Error) api.Error {
 		Code: string(e.Code), Message: e.Message, Field: e.Field, RequestID: r.id,
 		RetryAfter: int64((wait + time.Second - 1) / time.Second), Doc: "/errors#" + string(e.Code),
 	}
+}
+
+// fullDisk says that a sandbox's own disk has no room for a file, which no waiting mends.
+func fullDisk(e *core.Error) bool {
+	return e.Code == core.CodeExhausted && (e.Field == "path" || e.Field == "from" || e.Field == "to")
 }
 
 // unknown answers requests that no operation takes.
