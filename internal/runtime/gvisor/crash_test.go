@@ -120,3 +120,30 @@ func TestNeighbourOutOfMemory(t *testing.T) {
 		t.Errorf("the neighbour says %q", got)
 	}
 }
+
+// TestAdoptSilent restarts the driver while a sandbox's kernel is held: silence is not death, and it goes on afterwards.
+func TestAdoptSilent(t *testing.T) {
+	h := newHost(t)
+	t.Cleanup(h.sweep)
+	first := h.open()
+	id, agent := h.started(t, first)
+	p := h.processes(t, id)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	signal(t, p.Sentry.PID, unix.SIGSTOP)
+	d := h.open()
+	t.Cleanup(func() { d.Close() })
+	err := d.Adopt(t.Context(), id, 1)
+	signal(t, p.Sentry.PID, unix.SIGCONT)
+	if err != nil {
+		t.Fatalf("Adopt: %v", err)
+	}
+	if got := agent.Must(t, "echo alive"); got != "alive" {
+		t.Errorf("afterwards it says %q", got)
+	}
+	signal(t, p.Sentry.PID, unix.SIGKILL)
+	if e := <-d.Exits(); e.ID != id {
+		t.Errorf("its end: %+v", e)
+	}
+}

@@ -126,11 +126,14 @@ func (d *Driver) Adopt(ctx context.Context, id core.SandboxID, incarnation int64
 		return core.Errorf(core.CodeUnavailable, "another start of the sandbox runs")
 	}
 	state, err := d.ping(ctx, r)
-	if err != nil {
-		return core.Wrap(core.CodeUnavailable, err, "the sandbox does not run")
-	}
-	if state != boot.RuntimeStateRunning {
+	switch {
+	case err == nil && state != boot.RuntimeStateRunning:
 		return core.Errorf(core.CodeUnavailable, "the sandbox has not been started")
+	case err != nil && isSilence(err) && r.Started && r.Boot == bootID() && r.Sentry.alive():
+		// It is busy, or held. Silence is no end: that would be a refused connection, or a process that is gone.
+		d.log.WarnContext(ctx, "sandbox that says nothing is taken over as it is", slog.Any("sandbox_id", id), slog.Any("err", err))
+	case err != nil:
+		return core.Wrap(core.CodeUnavailable, err, "the sandbox does not run")
 	}
 	if b.isKilled() {
 		return core.Errorf(core.CodeUnavailable, "the sandbox is being deleted")
