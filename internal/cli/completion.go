@@ -15,7 +15,10 @@ func (a *app) completionCommand() *cobra.Command {
 		Short:   "Print a script that completes commands in your shell",
 		GroupID: groupServer, Annotations: map[string]string{Offline: ""},
 		Long: `Print a script that lets your shell complete commands, flags, and the names of sandboxes, execs and templates, which it
-asks the server for.`,
+asks the server for.
+
+bash needs the package bash-completion, and a shell that has loaded it: on Debian, apt install bash-completion and log in
+anew.`,
 		Example: `  source <(shoal completion bash)
   shoal completion zsh >"${fpath[1]}/_shoal"
   shoal completion fish >~/.config/fish/completions/shoal.fish`,

@@ -107,7 +107,7 @@ func (a *app) killCommand() *cobra.Command {
 		GroupID: groupInside,
 		Long: `End execs, which are processes that run, exec or shell started, with everything that they started themselves. Without
 --signal they are killed at once and their outcome is canceled; with it they get the signal and may react to it.
-'shoal logs --list SANDBOX' lists them.`,
+'shoal logs --list SANDBOX' lists them. With -o json it prints of each what came of it.`,
 		Example: `  shoal kill lab e4r5t6y7u8i9o0p1a2s3df
   shoal kill -s TERM lab e4r5t6y7u8i9o0p1a2s3df`,
 		ValidArgsFunction: a.complete().execs(),
@@ -117,7 +117,7 @@ func (a *app) killCommand() *cobra.Command {
 				return err
 			}
 			execs := client.Execs(args[0])
-			return each(args[1:], func(id string) error {
+			return each(a, "exec", args[1:], func(id string) error {
 				end := execs.Cancel
 				if signal != "" {
 					end = func(ctx context.Context, id string) error { return execs.Signal(ctx, id, signalName(signal)) }

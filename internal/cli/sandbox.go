@@ -355,7 +355,8 @@ func (a *app) rmCommand() *cobra.Command {
 		GroupID:    groupSandbox,
 		SuggestFor: []string{"remove", "destroy", "down"},
 		Long: `Delete sandboxes with all that is in them, whatever state they are in. There is no way back. If one of several isn't
-there, the others are deleted all the same and the exit code is 125; with -f it is 0.`,
+there, the others are deleted all the same and the exit code is 125; with -f it is 0. With -o json it prints of each what
+came of it.`,
 		Example: `  shoal rm lab
   shoal ls -q --label team=data | xargs -r shoal rm`,
 		ValidArgsFunction: a.complete().sandboxes(-1),
@@ -364,7 +365,7 @@ there, the others are deleted all the same and the exit code is 125; with -f it 
 			if err != nil {
 				return err
 			}
-			return each(args, func(ref string) error {
+			return each(a, "sandbox", args, func(ref string) error {
 				err := client.Sandboxes().Delete(c.Context(), ref)
 				if force && shoal.ErrorCode(err) == shoal.CodeNotFound {
 					return nil
@@ -375,22 +376,4 @@ there, the others are deleted all the same and the exit code is 125; with -f it 
 	}
 	c.Flags().BoolVarP(&force, "force", "f", false, "it is no error if one isn't there")
 	return c
-}
-
-// each does something to every item and reports all failures, by name if there are several items.
-func each(items []string, do func(string) error) error {
-	var failed []error
-	for _, item := range items {
-		err := do(item)
-		switch {
-		case err == nil:
-		case unreachable(err) != "" || len(items) == 1:
-			return err
-		case errors.As(err, new(*notFoundError)):
-			failed = append(failed, errors.New(explain(err))) // It names the item. In words, for errors.As would see one of many.
-		default:
-			failed = append(failed, fmt.Errorf("%s: %s", item, explain(err)))
-		}
-	}
-	return errors.Join(failed...)
 }
