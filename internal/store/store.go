@@ -33,6 +33,9 @@ type Store interface {
 // Page asks for part of a list. Lists are in a stable order: sandboxes and execs newest first, templates by name with the
 // newest version first, events oldest first. A cursor that no page returned, and a limit out of bounds, are invalid and
 // blame the field. Paging on neither repeats nor misses a record that was there from the first page to the last.
+//
+// A page is bounded by size too: it takes no more records once it has reached MaxPageBytes, and those that follow are not
+// even read. So a page of fewer records than its limit says nothing; only one without a cursor is the last.
 type Page struct {
 	// Cursor is what a previous page returned; empty starts at the beginning.
 	Cursor string
@@ -77,7 +80,7 @@ type Reader interface {
 	OpenExecs(sandbox core.SandboxID) ([]core.Exec, error)
 
 	// Events returns a tenant's events after a sequence number, oldest first; sandbox may be empty for all. oldest is the
-	// first sequence number that is still kept.
+	// first sequence number that is still kept. There may be more after fewer than limit, as in a Page; only none is the end.
 	Events(tenant core.TenantID, sandbox core.SandboxID, after int64, limit int) (list []core.Event, oldest int64, err error)
 
 	KeyByHash(hash string) (core.Key, error)

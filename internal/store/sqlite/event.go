@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"shoal/internal/core"
+	"shoal/internal/store"
 )
 
 func scanEvent(r row) (e core.Event, err error) {
@@ -35,7 +36,7 @@ func (r *reader) Events(
 		query += " AND sandbox = ? AND sandbox <> ''"
 		args = append(args, sandbox)
 	}
-	list, err = many(r, scanEvent, query+" ORDER BY seq LIMIT ?", append(args, limit)...)
+	list, _, err = readPage(r, scanEvent, store.EventSize, limit, query+" ORDER BY seq LIMIT ?", append(args, limit)...)
 	return list, oldest, err
 }
 

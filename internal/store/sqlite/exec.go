@@ -48,14 +48,12 @@ func (r *reader) ListExecs(
 		args = append(args, after.At, after.ID)
 	}
 	query += " ORDER BY started_at DESC, id DESC LIMIT ?"
-	list, err = many(r, scanExec, query, append(args, page.Limit+1)...)
-	if err != nil {
-		return nil, "", err
+	list, more, err := readPage(r, scanExec, store.ExecSize, page.Limit, query, append(args, page.Limit+1)...)
+	if err != nil || !more {
+		return list, "", err
 	}
-	list, next = cut(list, page.Limit, func(e core.Exec) string {
-		return position{Kind: "execs", At: nanoseconds(e.StartedAt), ID: string(e.ID)}.String()
-	})
-	return list, next, nil
+	e := list[len(list)-1]
+	return list, position{Kind: "execs", At: nanoseconds(e.StartedAt), ID: string(e.ID)}.String(), nil
 }
 
 // OpenExecs returns a sandbox's execs that have no outcome, oldest first.

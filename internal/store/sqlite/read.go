@@ -56,11 +56,26 @@ func checkLimit(limit int) error {
 	return nil
 }
 
-// cut takes the one record that was read beyond the page away, and makes the cursor that leads to it.
-func cut[T any](list []T, limit int, cursor func(T) string) ([]T, string) {
-	if len(list) <= limit {
-		return list, ""
+// readPage reads a page: at most limit records, and no more once they have reached store.MaxPageBytes. The query must offer
+// one more. more says that there is one, which is not kept; what comes behind it is not read.
+func readPage[T any](
+	r *reader, scan func(row) (T, error), size func(T) int, limit int, query string, args ...any,
+) (list []T, more bool, err error) {
+	rows, err := r.tx.QueryContext(r.ctx, query, args...)
+	if err != nil {
+		return nil, false, translate(r.ctx, err, "read page")
 	}
-	list = list[:limit]
-	return list, cursor(list[limit-1])
+	defer func() { _ = rows.Close() }()
+	for bytes := 0; rows.Next(); {
+		if len(list) == limit || bytes >= store.MaxPageBytes {
+			return list, true, nil
+		}
+		v, err := scan(rows)
+		if err != nil {
+			return nil, false, translate(r.ctx, err, "read page")
+		}
+		list = append(list, v)
+		bytes += size(v)
+	}
+	return list, false, translate(r.ctx, rows.Err(), "read page")
 }

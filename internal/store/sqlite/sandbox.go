@@ -80,14 +80,12 @@ func (r *reader) ListSandboxes(
 		args = append(args, k, v)
 	}
 	query += " ORDER BY created_at DESC, id DESC LIMIT ?"
-	list, err = many(r, scanSandbox, query, append(args, page.Limit+1)...)
-	if err != nil {
-		return nil, "", err
+	list, more, err := readPage(r, scanSandbox, store.SandboxSize, page.Limit, query, append(args, page.Limit+1)...)
+	if err != nil || !more {
+		return list, "", err
 	}
-	list, next = cut(list, page.Limit, func(b core.Sandbox) string {
-		return position{Kind: "sandboxes", At: nanoseconds(b.CreatedAt), ID: string(b.ID)}.String()
-	})
-	return list, next, nil
+	b := list[len(list)-1]
+	return list, position{Kind: "sandboxes", At: nanoseconds(b.CreatedAt), ID: string(b.ID)}.String(), nil
 }
 
 // AllSandboxes returns what the reconcile loop has to look after.

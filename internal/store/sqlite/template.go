@@ -50,14 +50,12 @@ func (r *reader) ListTemplates(
 		args = append(args, after.Name, after.Number, after.ID)
 	}
 	query += " ORDER BY name, version DESC, id LIMIT ?"
-	list, err = many(r, scanTemplate, query, append(args, page.Limit+1)...)
-	if err != nil {
-		return nil, "", err
+	list, more, err := readPage(r, scanTemplate, store.TemplateSize, page.Limit, query, append(args, page.Limit+1)...)
+	if err != nil || !more {
+		return list, "", err
 	}
-	list, next = cut(list, page.Limit, func(t core.Template) string {
-		return position{Kind: "templates", Name: t.Name, Number: t.Version, ID: string(t.ID)}.String()
-	})
-	return list, next, nil
+	t := list[len(list)-1]
+	return list, position{Kind: "templates", Name: t.Name, Number: t.Version, ID: string(t.ID)}.String(), nil
 }
 
 // TemplatesInState returns the templates of every tenant in a state.

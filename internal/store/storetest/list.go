@@ -14,6 +14,7 @@ func testList(t *testing.T, open Open) {
 	t.Helper()
 	t.Run("filters", func(t *testing.T) { testFilters(t, open) })
 	t.Run("pages", func(t *testing.T) { testPages(t, open) })
+	t.Run("pages of large records", func(t *testing.T) { testPageSize(t, open) })
 	t.Run("bad pages are refused", func(t *testing.T) { testBadPages(t, open) })
 }
 

@@ -1,0 +1,56 @@
+package store
+
+import "shoal/internal/core"
+
+// MaxPageBytes is the size at which a page takes no more records: so much of their text, as the functions below count it.
+// With its last record a page may be larger, and a single record of any size is a page.
+const MaxPageBytes = 4 << 20
+
+// perText is what each text costs beside its bytes, in memory and in a reply.
+const perText = 16
+
+// SandboxSize returns how much text a sandbox holds that its caller chose.
+func SandboxSize(b core.Sandbox) int {
+	return textSize(b.Name, b.TemplateName, b.Failure) + mapSize(b.Env) + mapSize(b.Labels)
+}
+
+// TemplateSize returns how much text a template holds.
+func TemplateSize(t core.Template) int {
+	n := textSize(t.Name, t.Source, t.Progress, t.Failure, t.Config.User, t.Config.Workdir) + mapSize(t.Config.Env)
+	for _, p := range t.Packages {
+		n += textSize(p.Name, p.Version)
+	}
+	return n
+}
+
+// ExecSize returns how much text an exec holds.
+func ExecSize(e core.Exec) int {
+	s := e.Spec
+	return textSize(s.Cmd...) + textSize(s.Shell, s.Cwd, s.User, e.Signal) + mapSize(s.Env)
+}
+
+// EventSize returns how much text an event holds.
+func EventSize(e core.Event) int { return textSize(e.Actor.Kind, e.Actor.ID) + mapSize(e.Data) }
+
+func mapSize(m map[string]string) (n int) {
+	for k, v := range m {
+		n += textSize(k, v)
+	}
+	return n
+}
+
+// textSize counts text as JSON has it: a control character takes six bytes there.
+func textSize(list ...string) (n int) {
+	for _, s := range list {
+		n += perText + len(s)
+		for i := range len(s) {
+			switch c := s[i]; {
+			case c < ' ':
+				n += len(`\u0000`) - 1
+			case c == '"' || c == '\\':
+				n++
+			}
+		}
+	}
+	return n
+}
