@@ -28,7 +28,7 @@ func uninstallCommand() *cobra.Command {
 --data-dir that the server had. The program and its systemd unit stay: 'make uninstall' removes those.
 
 The data directory stays unless --delete-data is given: then templates, records and files of all tenants are deleted too,
-for good.`,
+for good. On a terminal it asks before it does anything, unless --yes is given; elsewhere it wants --yes.`,
 		Example: `  sudo systemctl stop shoal && sudo shoal uninstall --yes
   sudo shoal uninstall --data-dir /srv/shoal --delete-data --yes`,
 		Annotations: offline(""),
@@ -37,14 +37,24 @@ for good.`,
 			if err != nil {
 				return err
 			}
-			if !yes {
-				also := ""
-				if deleteData {
-					also = " and deletes all that is in it"
-				}
-				return core.Invalid("yes", "this ends all sandboxes under %s%s: say --yes if you mean it", cfg.DataDir, also)
+			warning := "this ends all sandboxes under " + cfg.DataDir
+			if deleteData {
+				warning += " and deletes all that is in it, for good"
 			}
-			if err := uninstall(cmd, cfg, deleteData); err != nil {
+			asked, ok := cmd.InOrStdin().(*os.File)
+			switch {
+			case yes:
+				asked = nil
+			case !ok || !isTerminal(asked):
+				return core.Invalid("yes", "%s: say --yes if you mean it", warning)
+			}
+			err = uninstall(cmd, cfg, deleteData, func() error {
+				if asked == nil {
+					return nil
+				}
+				return confirm(cmd.Context(), asked, cmd.ErrOrStderr(), warning)
+			})
+			if err != nil {
 				return err
 			}
 			text := "nothing of %s is left on this machine\n"
@@ -63,7 +73,8 @@ for good.`,
 	return cmd
 }
 
-func uninstall(cmd *cobra.Command, cfg *config.Config, deleteData bool) error {
+// uninstall calls confirm when it could begin, and does nothing if that fails.
+func uninstall(cmd *cobra.Command, cfg *config.Config, deleteData bool, confirm func() error) error {
 	ctx := cmd.Context()
 	if os.Geteuid() != 0 {
 		return core.Errorf(core.CodeDenied, "this needs root: it takes away mounts, namespaces and cgroups (try sudo)")
@@ -73,10 +84,16 @@ func uninstall(cmd *cobra.Command, cfg *config.Config, deleteData bool) error {
 		return err
 	}
 	dir, err := openDataDir(cfg.DataDir)
+	if core.IsCode(err, core.CodeConflict) {
+		return core.Errorf(core.CodeConflict, "the server of %s still runs: stop it first (systemctl stop shoal, or end shoal serve)", cfg.DataDir)
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { _ = dir.close() }()
+	if err := confirm(); err != nil {
+		return err
+	}
 	log, err := quietLogger(cmd.ErrOrStderr(), cfg)
 	if err != nil {
 		return err

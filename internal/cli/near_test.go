@@ -7,8 +7,14 @@ func TestDistance(t *testing.T) {
 		a, b string
 		want int
 	}{
-		{"", "", 0}, {"name", "name", 0}, {"nam", "name", 1}, {"tiemout", "timeout", 1}, {"mame", "name", 1}, {"", "abc", 3},
-		{"labels", "label", 1}, {"state", "template", 5},
+		{"", "", 0},
+		{"name", "name", 0},
+		{"nam", "name", 1},
+		{"mame", "name", 1},
+		{"tiemout", "timeout", 1},
+		{"labels", "label", 1},
+		{"state", "template", 5},
+		{"", "abc", 3},
 	} {
 		if got := distance(c.a, c.b); got != c.want {
 			t.Errorf("%q to %q is %d, want %d", c.a, c.b, got, c.want)
