@@ -51,7 +51,7 @@ func (a *app) client() (*shoal.Client, error) {
 	transport.MaxIdleConnsPerHost = 2 * maxTransfers // Else transfers open a connection for most files.
 	return &shoal.Client{
 		BaseURL: s.url, APIKey: s.key, UserAgent: "shoal-cli/" + a.version,
-		HTTPClient: &http.Client{Transport: named{transport, a.dataDir}},
+		HTTPClient: &http.Client{Transport: named{transport, absolute(a.dataDir)}},
 	}, nil
 }
 
@@ -59,6 +59,14 @@ func (a *app) client() (*shoal.Client, error) {
 type named struct {
 	http.RoundTripper
 	dataDir string
+}
+
+// absolute returns a path as serve takes it; an empty one stays empty.
+func absolute(name string) string {
+	if full, err := filepath.Abs(name); err == nil && name != "" {
+		return full
+	}
+	return name
 }
 
 // RoundTrip passes the request on.
@@ -94,7 +102,7 @@ func (a *app) server() (server, error) {
 			s.url = a.url
 		}
 		if err == nil && s.url == "" {
-			err = fmt.Errorf("no server has used %s yet: start one with 'shoal serve --data-dir %s'", a.dataDir, a.dataDir)
+			err = fmt.Errorf("no server has used %s yet: start one with 'shoal serve --data-dir %s'", a.dataDir, absolute(a.dataDir))
 		}
 		return s, err
 	}
