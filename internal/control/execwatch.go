@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	// watchEvery is how often a sandbox with execs that nobody follows is asked for those that ended.
-	watchEvery = time.Second
+	// watchEvery is how often a sandbox with execs that nobody follows is asked for those that ended: each question costs it some
+	// milliseconds of processor time. While there is no news it is asked more seldom, up to watchSeldom.
+	watchEvery  = time.Second
+	watchSeldom = 8 * time.Second
 	// agentTimeout bounds one call to a guest agent that nobody waits for.
 	agentTimeout = 10 * time.Second
 )
@@ -31,6 +33,8 @@ type watcher struct {
 	cancel context.CancelFunc
 	// again says that an exec was added since the loop last looked at the records. Under watchers.mu.
 	again bool
+	// wake ends a pause early.
+	wake chan struct{}
 }
 
 func newWatchers(d *deps, records *execRecords) *watchers {
@@ -43,9 +47,13 @@ func (w *watchers) watch(sb core.Sandbox) {
 	defer w.mu.Unlock()
 	if old := w.by[sb.ID]; old != nil {
 		old.again = true
+		select {
+		case old.wake <- struct{}{}:
+		default:
+		}
 		return
 	}
-	me := &watcher{}
+	me := &watcher{wake: make(chan struct{}, 1)}
 	w.by[sb.ID] = me
 	w.tasks.run(func(ctx context.Context) { // after close it does not run: the next Start resumes
 		ctx, cancel := context.WithCancel(ctx)
@@ -83,6 +91,7 @@ func (w *watchers) forget(id core.SandboxID) {
 
 // loop polls until no exec is open. A stream may record the same end at the same time: only one of them does.
 func (w *watchers) loop(ctx context.Context, sb core.Sandbox, me *watcher) {
+	before, wait := 0, time.Duration(0)
 	for {
 		w.mu.Lock()
 		me.again = false
@@ -100,10 +109,24 @@ func (w *watchers) loop(ctx context.Context, sb core.Sandbox, me *watcher) {
 			return
 		}
 		w.mu.Unlock()
-		if !pause(ctx, w.clock, watchEvery) {
+		wait = nextWatch(wait, err != nil || open != before)
+		before = open
+		select {
+		case <-ctx.Done():
 			return
+		case <-me.wake:
+			wait = 0
+		case <-w.clock.After(wait):
 		}
 	}
+}
+
+// nextWatch returns the pause after the next question: twice the last one, unless there was news.
+func nextWatch(last time.Duration, news bool) time.Duration {
+	if news {
+		return watchEvery
+	}
+	return min(max(2*last, watchEvery), watchSeldom)
 }
 
 // round records every exec that has ended since, and returns how many have not.

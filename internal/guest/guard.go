@@ -12,10 +12,14 @@ import (
 // memoryGuard keeps what runs in the sandbox below the tenant's limit of memory: at the limit it kills the greediest process
 // group. The host's own limit lies above and would end the whole sandbox.
 //
-// It asks as often as memory can run out: seldom while there is much left, and never while nothing runs.
+// It asks as often as memory can run out: seldom while there is much left or use doesn't rise, and never while nothing runs. Each
+// look wakes a sandbox that may have nothing else to do, which takes it some 3 ms of processor time, whatever is read.
 type memoryGuard struct {
 	srv    *Server
 	memory Memory
+	// before is what was in use at the last look, quiet how many looks it hasn't risen for.
+	before int64
+	quiet  int
 	// wake tells that something has begun to run.
 	wake chan struct{}
 }
@@ -24,16 +28,28 @@ const (
 	// fillRate is how many bytes per second a processor can touch at most of memory that is new to gVisor: measured 0.95 GiB
 	// per second and processor.
 	fillRate = 1 << 30
-	// The guard sleeps no shorter, or it would use the processor alone, and no longer, because limits may change.
-	shortestNap, longestNap = 2 * time.Millisecond, 500 * time.Millisecond
+	// slack is how far beyond the limit use may come before the guard has looked: half of what the host adds at least.
+	slack = 32 << 20
+	// longestNap bounds the time between two looks, because limits may change; it may be mostQuiet times doubled while use doesn't
+	// rise, to quietNap at most. What then fills memory as fast as it can is too fast for the guard; a new exec wakes it.
+	longestNap = 500 * time.Millisecond
+	quietNap   = time.Second
+	mostQuiet  = 3
+	// rise is what use must have grown by to count as rising.
+	rise = 1 << 20
+	// reliefTick is how often is looked whether a kill has helped.
+	reliefTick = 2 * time.Millisecond
 	// firstNap is how long it sleeps at most after a time in which nothing ran: files may have been written to memory since.
 	firstNap = 20 * time.Millisecond
 	// reliefWait is how long what was killed may take to give its memory back before the next is killed, if memory doesn't go
 	// on being used up meanwhile, as fast as reliefRise.
 	reliefWait = 2 * time.Second
 	reliefRise = 32 << 20
-	// leastShare of the limit is what a victim must hold: killing crumbs helps nobody.
-	leastShare = 16
+	// leastShare of the limit is what a victim must hold: killing crumbs helps nobody. So far beyond the limit that the host would
+	// soon end all, crumbs go as well.
+	leastShare      = 16
+	desperateExcess = 48 << 20
+	desperateLeast  = 4 << 20
 	// fewProcesses is how many are looked at one by one to spare a shell.
 	fewProcesses = 32
 )
@@ -41,11 +57,11 @@ const (
 // run guards until the server ends.
 func (g *memoryGuard) run() {
 	defer func() { _ = g.memory.Close() }()
-	wait := shortestNap
 	for {
+		wait := firstNap
 		select {
 		case <-g.wake:
-			wait = min(wait, firstNap)
+			g.quiet = 0
 		case <-g.srv.ctx.Done():
 			return
 		}
@@ -69,23 +85,34 @@ func (g *memoryGuard) look() time.Duration {
 		g.srv.log.Warn("guard memory", slog.Any("err", err))
 		return longestNap
 	}
-	if used < limit {
-		return nap(limit - used)
+	if used-g.before > rise {
+		g.quiet = 0
+	} else if g.quiet < mostQuiet {
+		g.quiet++
 	}
-	victim := g.greediest(limit / leastShare)
+	g.before = used
+	if used < limit {
+		return nap(limit-used, g.quiet)
+	}
+	least := limit / leastShare
+	if used-limit > desperateExcess {
+		least = desperateLeast
+	}
+	victim := g.greediest(least)
 	if victim == nil {
-		return longestNap
+		return nap(0, g.quiet)
 	}
 	g.srv.log.Warn("memory is used up: killing", slog.String("exec_id", victim.id), slog.Int64("used", used), slog.Int64("limit", limit))
-	victim.killForMemory(limit / leastShare)
+	victim.killForMemory(least)
 	g.awaitRelief(victim, used+reliefRise)
-	return shortestNap
+	g.quiet = 0
+	return nap(0, 0)
 }
 
-// nap is how long there can at least be memory left.
-func nap(left int64) time.Duration {
-	d := time.Duration(float64(left) / float64(runtime.NumCPU()*fillRate) * float64(time.Second))
-	return min(max(d, shortestNap), longestNap)
+// nap is how long to leave the sandbox alone: until it could have used up what is left and the slack, longer if it has been quiet.
+func nap(left int64, quiet int) time.Duration {
+	d := time.Duration(float64(left+slack) / float64(runtime.NumCPU()*fillRate) * float64(time.Second))
+	return min(min(d, longestNap)<<quiet, quietNap)
 }
 
 // greediest returns the exec whose group holds most, nil if none holds least.
@@ -104,7 +131,7 @@ func (g *memoryGuard) greediest(least int64) *execution {
 
 // awaitRelief waits until memory is below the limit, or what was killed has had its time, or others use up more than most.
 func (g *memoryGuard) awaitRelief(e *execution, most int64) {
-	tick := time.NewTicker(shortestNap)
+	tick := time.NewTicker(reliefTick)
 	defer tick.Stop()
 	for end := time.Now().Add(reliefWait); time.Now().Before(end); {
 		select {

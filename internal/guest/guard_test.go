@@ -145,6 +145,7 @@ func TestGuardSparesTheShell(t *testing.T) {
 	if e := a.get(t, id); e.Outcome != core.OutcomeRunning {
 		t.Errorf("the shell was killed for crumbs: %+v", e)
 	}
+	m.fullWhile("")
 	m.fullWhile(run("exec %s"))
 	eventually(t, "all is killed", func() bool { return a.get(t, id).Outcome != core.OutcomeRunning })
 	if e := a.get(t, id); e.Outcome != core.OutcomeSignaled || e.Signal != "SIGKILL" {
