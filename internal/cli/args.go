@@ -91,11 +91,15 @@ func either(words []string, last string) string {
 // laterCommands are words for what this release can't do yet, each with what it is. None of them must be answered with a
 // command that does something else for good.
 func laterCommands() map[string]string {
-	const life, copies = "stop a sandbox and start it again", "copy a sandbox as it is"
+	const (
+		life   = "stop a sandbox and start it again"
+		copies = "make a second sandbox of one as it is"
+		states = "keep a state of a sandbox and go back to it"
+	)
 	return map[string]string{
 		"stop": life, "start": life, "restart": life, "pause": life, "unpause": life, "resume": life, "suspend": life,
 		"freeze": life, "wake": life, "standby": life, "hibernate": life,
-		"fork": copies, "clone": copies, "checkpoint": copies, "restore": copies, "commit": copies,
+		"fork": copies, "clone": copies, "checkpoint": states, "restore": states, "commit": states, "undo": states, "reset": states,
 	}
 }
 

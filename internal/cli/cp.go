@@ -21,7 +21,8 @@ anything else is a path here; write ./a:b for a name with a colon.
 
 If DST is a directory, the copy gets SRC's name in it; if it ends with / and isn't there, a file gets its name in a new
 directory DST. Missing directories above DST are made in a sandbox and not here. A file appears whole or not at all.
-Permission bits are kept; owners are the template's user in a sandbox and you here.
+Permission bits are kept; owners are the template's user in a sandbox and you here. Of a directory, 8 files are copied at
+once, up to the first that fails; a terminal is shown how far it is.
 
 Symbolic links inside a directory are left out and named, of 10 or more the first few; a link that is SRC itself is
 followed here and refused in a sandbox. To keep links and owners copy an archive, as in the third example.`,
