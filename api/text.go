@@ -3,12 +3,30 @@ package api
 import "unicode/utf8"
 
 // Text splits bytes into the two forms in which they travel: text if they are UTF-8, else raw, which JSON holds as
-// base64.
+// base64. Much text of which more than a quarter is control characters, such as zeros, is raw too: JSON would make it up to six
+// times as long.
 func Text(b []byte) (text string, raw []byte) {
-	if utf8.Valid(b) {
+	if utf8.Valid(b) && !swells(b) {
 		return string(b), nil
 	}
 	return "", b
+}
+
+// swellsFrom is the size from which on it matters how long text is in JSON. What is shorter is likely to be read by people.
+const swellsFrom = 1 << 10
+
+// swells reports whether JSON would make text much longer by its escapes of control characters.
+func swells(b []byte) bool {
+	if len(b) < swellsFrom {
+		return false
+	}
+	control := 0
+	for _, c := range b {
+		if c < ' ' && c != '\n' && c != '\r' && c != '\t' {
+			control++
+		}
+	}
+	return control > len(b)/4
 }
 
 // Join is the inverse of Text.
