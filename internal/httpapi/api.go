@@ -34,6 +34,9 @@ type Options struct {
 	Keepalive time.Duration
 	// Stall is how long a client may take over one write, read or ping before it is dropped (2 min).
 	Stall time.Duration
+	// CollectBytes is how much output of processes the replies that collect it may hold together (256 MiB). Each takes 2 MiB, the
+	// most it may hold, until its client has read it.
+	CollectBytes int64
 	// ReadyFor is how long the answer to a readiness probe holds, which anyone may send (1 s).
 	ReadyFor time.Duration
 	// Registry holds the metrics that GET /metrics shows; the API adds its own (a new one).
@@ -50,6 +53,8 @@ type API struct {
 	strangers *strangers
 	ready     *readiness
 	metrics   *metrics
+	// collecting is the room for what processes write.
+	collecting collecting
 	// closing ends when streams should.
 	closing context.Context
 	close   context.CancelFunc
@@ -69,7 +74,7 @@ func New(control Control, o Options) (*API, error) {
 	closing, stop := context.WithCancel(context.Background())
 	a := &API{
 		control: control, options: o, mux: http.NewServeMux(), limits: newLimiter(o.RatePerSecond, o.Burst),
-		strangers: newStrangers(), ready: newReadiness(o.ReadyFor),
+		strangers: newStrangers(), ready: newReadiness(o.ReadyFor), collecting: newCollecting(o.CollectBytes),
 		metrics: newMetrics(o.Registry), closing: closing, close: stop,
 	}
 	if err := a.route(); err != nil {
@@ -90,6 +95,9 @@ func withDefaults(o Options) Options {
 	}
 	if o.Stall == 0 {
 		o.Stall = 2 * time.Minute
+	}
+	if o.CollectBytes == 0 {
+		o.CollectBytes = collectBytes
 	}
 	if o.ReadyFor == 0 {
 		o.ReadyFor = time.Second

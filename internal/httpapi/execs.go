@@ -10,8 +10,6 @@ import (
 )
 
 const (
-	// maxOutput is how much of each stream a reply holds.
-	maxOutput = 1 << 20
 	// maxTimeout is the longest timeout of an exec: a week.
 	maxTimeout = 7 * 24 * 3600
 	// maxTerminal bounds a terminal's sides.
@@ -116,6 +114,11 @@ func (a execAPI) runExec(w http.ResponseWriter, r *request, ref string, spec cor
 	if !spec.Stdin {
 		input = nil
 	}
+	release, err := a.collecting.take()
+	if err != nil {
+		return err
+	}
+	defer release()
 	result, err := a.control.RunExec(r.Context(), r.principal, ref, spec, input, maxOutput)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func newProcess(e core.Exec) *process {
 	return &process{started: e, exec: e, done: make(chan struct{}), changed: make(chan struct{})}
 }
 
-// run is the program: echo, err, raw, exit, cat, wait, flood.
+// run is the program: echo, err, raw, exit, cat, wait, flood, zeros.
 func (p *process) run() {
 	arg := strings.Join(p.exec.Spec.Cmd[1:], " ")
 	code := 0
@@ -50,6 +50,9 @@ func (p *process) run() {
 	case "flood":
 		n, _ := strconv.Atoi(arg)
 		p.write(core.ExecStdout, bytes.Repeat([]byte("x"), n))
+	case "zeros":
+		n, _ := strconv.Atoi(arg)
+		p.write(core.ExecStdout, make([]byte, n))
 	case "cat":
 		if !p.copyInput() {
 			return

@@ -17,7 +17,10 @@ import (
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
-	maxHeader     = 64 << 10
+	// replyTimeout is how long a client may take to read a whole reply. Replies that go on, and files, have a deadline for each
+	// of their writes instead.
+	replyTimeout = time.Minute
+	maxHeader    = 64 << 10
 )
 
 // Serve answers requests on ln until ctx ends, then ends the streams, gives other calls grace to finish, and returns nil.
@@ -64,6 +67,7 @@ func (a *API) Serve(ctx context.Context, ln net.Listener, grace time.Duration) e
 func (a *API) serve(w http.ResponseWriter, hr *http.Request) {
 	r := newRequest(hr)
 	reply := &reply{ResponseWriter: w}
+	reply.mayWrite(0) // What the last reply on this connection was given has passed, or will while this one is made.
 	secure(reply.Header(), r.id)
 	a.metrics.inFlight.Inc()
 	defer func() { //nolint:contextcheck // The request carries the context.
@@ -189,13 +193,23 @@ func (w *reply) WriteHeader(status int) {
 	if w.status == 0 || w.status < http.StatusOK {
 		w.status = status
 	}
+	if status >= http.StatusOK {
+		// A reply that nobody reads must not be kept for ever.
+		w.mayWrite(replyTimeout)
+	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// mayWrite gives the client so long to read what is written from now on; zero is for ever. A connection whose deadline can't be
+// set is closed already, which the write will tell.
+func (w *reply) mayWrite(d time.Duration) {
+	_ = extend(http.NewResponseController(w.ResponseWriter).SetWriteDeadline, d)
 }
 
 // Write sends part of the body.
 func (w *reply) Write(p []byte) (int, error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.WriteHeader(http.StatusOK)
 	}
 	n, err := w.ResponseWriter.Write(p)
 	w.bytes += int64(n)
