@@ -468,7 +468,7 @@ type ExecMessage struct {
 	// Data Output, if it is UTF-8.
 	Data string `json:"data,omitempty,omitzero"`
 
-	// DataRaw Output as base64, if it is not UTF-8.
+	// DataRaw Output as base64, if it is not UTF-8, or most of it is control characters, which JSON would swell.
 	DataRaw []byte `json:"data_raw,omitempty,omitzero"`
 
 	// Error What went wrong, safe to show.
@@ -991,6 +991,12 @@ type AttachExecParams struct {
 
 	// Frames How output is framed (default `json`).
 	Frames string `form:"frames,omitempty" json:"frames,omitempty,omitzero"`
+}
+
+// WriteExecStdinParams defines parameters for WriteExecStdin.
+type WriteExecStdinParams struct {
+	// End Closes the input afterwards (default false). Only with `application/octet-stream`; JSON has the field.
+	End bool `form:"end,omitempty" json:"end,omitempty,omitzero"`
 }
 
 // RemoveFileParams defines parameters for RemoveFile.

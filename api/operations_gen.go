@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "50e954c2fd789ec227a17cd6d22f4ce037656ab5a5acfef70782a734e715b466"
+const DocumentDigest = "d3cdb4972965c7ebfe0dbabd7d7f18fd44e7291e7599589f81fbf7a9d17c798d"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "fe683b770d8aed3e19540907f408ef578075efb73404c50d10235a962d602a96"
+const TypesDigest = "ab7cfdba9980fac40159419d0726090a89868ac57a06ebb70724e484de02b5d7"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -53,7 +53,9 @@ func Operations() []Operation {
 		}},
 		{ID: "resizeExec", Method: "POST", Path: "/v1/sandboxes/{id}/execs/{exec}/resize", Open: false, Body: true},
 		{ID: "signalExec", Method: "POST", Path: "/v1/sandboxes/{id}/execs/{exec}/signal", Open: false, Body: true},
-		{ID: "writeExecStdin", Method: "POST", Path: "/v1/sandboxes/{id}/execs/{exec}/stdin", Open: false, Body: true},
+		{ID: "writeExecStdin", Method: "POST", Path: "/v1/sandboxes/{id}/execs/{exec}/stdin", Open: false, Body: true, Query: []Parameter{
+			{Name: "end", Type: Boolean},
+		}},
 		{ID: "readFile", Method: "GET", Path: "/v1/sandboxes/{id}/files", Open: false, Body: false, Query: []Parameter{
 			{Name: "path", Type: String},
 			{Name: "path_raw", Type: String},

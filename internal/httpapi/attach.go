@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,7 +62,9 @@ type socket struct {
 	stream core.ExecStream
 	// binary says that output goes in binary frames.
 	binary bool
-	stall  time.Duration
+	// frame is room for the next.
+	frame []byte
+	stall time.Duration
 	// feeding says that the process is being slow to take input, during which the client's pongs aren't read.
 	feeding atomic.Bool
 }
@@ -135,27 +136,18 @@ func (s *socket) send(ctx context.Context, m core.ExecMessage) error {
 
 // encode returns a message as the frame that the client asked for.
 func (s *socket) encode(m core.ExecMessage) (websocket.MessageType, []byte, error) {
-	if s.binary && (m.Kind == core.ExecStdout || m.Kind == core.ExecStderr) {
-		return websocket.MessageBinary, binaryFrame(m), nil
+	if s.binary && isOutput(m) {
+		s.frame = appendOutput(s.frame[:0], m)
+		return websocket.MessageBinary, s.frame, nil
 	}
 	data, err := encodeJSON(encodeMessage(m))
 	return websocket.MessageText, data, err
 }
 
-// binaryFrame is one byte for the stream, eight for the offset, then the data.
-func binaryFrame(m core.ExecMessage) []byte {
-	frame := make([]byte, 1, 9+len(m.Data))
-	frame[0] = 1
-	if m.Kind == core.ExecStderr {
-		frame[0] = 2
-	}
-	frame = binary.BigEndian.AppendUint64(frame, uint64(max(m.Offset, 0)))
-	return append(frame, m.Data...)
-}
-
 // ping asks the client for a sign of life. While the process is slow to take input the client's answer can't be read, so
 // its silence means nothing.
 func (s *socket) ping(ctx context.Context) error {
+	s.frame = nil // an exec that is quiet keeps no room
 	if s.feeding.Load() {
 		return nil
 	}

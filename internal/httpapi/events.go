@@ -64,8 +64,8 @@ func (a sandboxAPI) followEvents(w http.ResponseWriter, r *request, ref string, 
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
-			return a.endLines(r, out, err, func(e api.Error) any {
-				return api.EventMessage{Type: api.EventMessageTypeError, Error: e}
+			return a.endStream(r, err, func(e api.Error) error {
+				return out.send(api.EventMessage{Type: api.EventMessageTypeError, Error: e})
 			})
 		}
 	}

@@ -55,6 +55,19 @@ func (a execAPI) writeExecStdin(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	if isBinary(r.Request) {
+		data, err := readBody(w, r, a.options.Stall)
+		if err != nil {
+			return err
+		}
+		if len(data) == 0 && !r.flag("end") {
+			return core.Invalid("body", "a body or end is needed")
+		}
+		return noContent(w, a.control.WriteExecStdin(r.Context(), r.principal, ref, id, data, r.flag("end")))
+	}
+	if r.query.Has("end") {
+		return core.Invalid("end", "end is a field of the body unless that is application/octet-stream")
+	}
 	var body api.WriteExecStdinRequest
 	if err := decodeBody(w, r, &body); err != nil {
 		return err

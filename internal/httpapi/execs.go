@@ -25,7 +25,7 @@ func (a execAPI) createExec(w http.ResponseWriter, r *request) error {
 	if err := decodeBody(w, r, &body); err != nil {
 		return err
 	}
-	stream := accepts(r.Request, ndjson)
+	stream := accepts(r.Request, ndjson) || accepts(r.Request, frames)
 	if err := checkExec(body, stream); err != nil {
 		return err
 	}

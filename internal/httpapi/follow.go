@@ -41,57 +41,52 @@ func (a *API) streamContext(r *request) (context.Context, context.CancelFunc) {
 // errClosing ends streams: their clients come back to the next server.
 var errClosing = core.Errorf(core.CodeUnavailable, "the server is shutting down; what was started goes on")
 
-// follow hands the messages of an exec to send and calls idle whenever there has been none for the keepalive time. It
-// returns nil after the last message. When it returns, the stream is closed and nothing reads from it.
+// follow hands the messages of an exec to send, output that is ready joined, and calls idle whenever there has been none
+// for the keepalive time. It returns nil after the last message. When it returns, the stream is closed and nothing reads
+// from it.
 func (a *API) follow(
 	ctx context.Context, stream core.ExecStream, send func(core.ExecMessage) error, idle func() error,
 ) error {
-	type received struct {
-		message core.ExecMessage
-		err     error
-	}
-	messages := make(chan received)
+	messages := make(chan received, readAhead)
 	done := make(chan struct{})
 	var reader sync.WaitGroup
-	reader.Go(func() {
-		for {
-			m, err := stream.Recv()
-			select {
-			case messages <- received{m, err}:
-			case <-done:
-				return
-			}
-			if err != nil {
-				return
-			}
-		}
-	})
+	reader.Go(func() { read(stream, messages, done) })
 	defer reader.Wait()
 	defer func() { _ = stream.Close() }() // Closing only stops following; the process goes on either way.
 	defer close(done)
 
+	ready := gatherer{messages: messages}
 	silent := time.NewTimer(a.options.Keepalive)
 	defer silent.Stop()
 	for {
-		var err error
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case m := <-messages:
-			if errors.Is(m.err, io.EOF) {
-				return nil
-			}
-			if m.err != nil {
-				return m.err
-			}
-			err = send(m.message)
-		case <-silent.C:
+		m, err := ready.next(ctx, silent.C)
+		switch {
+		case errors.Is(err, errSilent):
 			err = idle()
+		case errors.Is(err, io.EOF):
+			return nil
+		case err == nil:
+			err = send(m)
 		}
 		if err != nil {
 			return err
 		}
 		silent.Reset(a.options.Keepalive)
+	}
+}
+
+// read hands over what a stream gives until it ends or done is closed.
+func read(stream core.ExecStream, messages chan<- received, done <-chan struct{}) {
+	for {
+		m, err := stream.Recv()
+		select {
+		case messages <- received{m, err}:
+		case <-done:
+			return
+		}
+		if err != nil {
+			return
+		}
 	}
 }
 
@@ -103,8 +98,11 @@ type lineWriter struct {
 }
 
 // lines begins an NDJSON reply.
-func (a *API) lines(w http.ResponseWriter) *lineWriter {
-	w.Header().Set("Content-Type", ndjson)
+func (a *API) lines(w http.ResponseWriter) *lineWriter { return a.stream(w, ndjson) }
+
+// stream begins a reply that goes on.
+func (a *API) stream(w http.ResponseWriter, kind string) *lineWriter {
+	w.Header().Set("Content-Type", kind)
 	// Proxies that gather a reply before they pass it on would silence a stream.
 	w.Header().Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
@@ -117,10 +115,15 @@ func (l *lineWriter) send(v any) error {
 	if err != nil {
 		return err
 	}
+	return l.put(line)
+}
+
+// put writes and flushes.
+func (l *lineWriter) put(data []byte) error {
 	if err := extend(l.rc.SetWriteDeadline, l.stall); err != nil {
 		return err
 	}
-	if _, err := l.w.Write(line); err != nil {
+	if _, err := l.w.Write(data); err != nil {
 		return errWrite(err)
 	}
 	if err := l.rc.Flush(); err != nil {
@@ -129,60 +132,10 @@ func (l *lineWriter) send(v any) error {
 	return nil
 }
 
-// streamExec answers with the exec's messages, from started to ended.
-func (a execAPI) streamExec(w http.ResponseWriter, r *request, ref string, spec core.ExecSpec, input []byte) error {
-	ctx, cancel := a.streamContext(r)
-	defer cancel()
-	exec, stream, err := a.control.Exec(ctx, r.principal, ref, spec)
-	if err != nil {
-		return err
-	}
-	out := a.lines(w)
-	var feeder sync.WaitGroup
-	if len(input) > 0 {
-		// Beside the output, so that a process that writes before it reads is not stuck. What the process doesn't read
-		// before it ends is not wanted, so the error says nothing that the end doesn't.
-		feeder.Go(func() {
-			if stream.SendStdin(input) == nil {
-				_ = stream.CloseStdin()
-			}
-		})
-	}
-	defer feeder.Wait() // follow has closed the stream by then.
-	started := encodeExec(exec)
-	first := out.send(api.ExecMessage{Type: api.ExecMessageTypeStarted, Exec: started})
-	err = a.follow(ctx, stream, func(m core.ExecMessage) error {
-		if first != nil || m.Kind == core.ExecStarted {
-			return first
-		}
-		return out.send(encodeMessage(m))
-	}, func() error {
-		return out.send(api.ExecMessage{Type: api.ExecMessageTypeKeepalive})
-	})
-	return a.endLines(r, out, err, func(e api.Error) any {
-		return api.ExecMessage{Type: api.ExecMessageTypeError, Error: e}
-	})
-}
-
-// endLines ends an NDJSON reply; an error becomes its last line, unless there is nobody to tell.
-func (a *API) endLines(r *request, out *lineWriter, err error, encode func(api.Error) any) error {
+// endStream ends a reply that goes on; an error becomes its last message, unless there is nobody to tell.
+func (a *API) endStream(r *request, err error, tell func(api.Error) error) error {
 	if err == nil || r.Context().Err() != nil || errors.Is(err, errGone) {
 		return err
 	}
-	return out.send(encode(a.abort(r, err)))
-}
-
-// encodeMessage turns a message into the API's form.
-func encodeMessage(m core.ExecMessage) api.ExecMessage {
-	out := api.ExecMessage{Type: api.ExecMessageType(m.Kind), Missing: m.Missing}
-	switch m.Kind {
-	case core.ExecStdout, core.ExecStderr, core.ExecGap:
-		out.Offset = &m.Offset
-		out.Data, out.DataRaw = api.Text(m.Data)
-	case core.ExecStarted, core.ExecEnded:
-		if m.Exec != nil {
-			out.Exec = encodeExec(*m.Exec)
-		}
-	}
-	return out
+	return tell(a.abort(r, err))
 }

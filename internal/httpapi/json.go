@@ -35,22 +35,36 @@ func decodeBody(w http.ResponseWriter, r *request, out any) error {
 	if err != nil || kind != "application/json" {
 		return &statusError{http.StatusUnsupportedMediaType, core.Invalid("Content-Type", "send the body as application/json")}
 	}
-	rc := http.NewResponseController(w)
-	if err := extend(rc.SetReadDeadline, bodyTimeout); err != nil {
-		return err
-	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	data, err := readBody(w, r, bodyTimeout)
 	if err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return &statusError{http.StatusRequestEntityTooLarge, core.Invalid("body", "a JSON body has at most %d bytes", maxBody)}
-		}
-		return core.Wrap(core.CodeInvalid, err, "the body was cut off")
-	}
-	// A deadline left standing would end the request's context when it passes.
-	if err := extend(rc.SetReadDeadline, 0); err != nil {
 		return err
 	}
 	return decodeJSON(data, out)
+}
+
+// readBody reads a bounded body, which must come within the time.
+func readBody(w http.ResponseWriter, r *request, within time.Duration) ([]byte, error) {
+	rc := http.NewResponseController(w)
+	if err := extend(rc.SetReadDeadline, within); err != nil {
+		return nil, err
+	}
+	// As large as it says it is, so that nothing is copied while it grows.
+	var b bytes.Buffer
+	b.Grow(int(min(max(r.ContentLength, 0), maxBody)) + bytes.MinRead)
+	if _, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return nil, &statusError{http.StatusRequestEntityTooLarge, core.Invalid("body", "the body has at most %d bytes", maxBody)}
+		}
+		return nil, core.Wrap(core.CodeInvalid, err, "the body was cut off")
+	}
+	// A deadline left standing would end the request's context when it passes.
+	return b.Bytes(), extend(rc.SetReadDeadline, 0)
+}
+
+// isBinary reports whether a request's body is bytes and not JSON.
+func isBinary(r *http.Request) bool {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && kind == "application/octet-stream"
 }
 
 // decodeJSON is decodeBody's work on the bytes.

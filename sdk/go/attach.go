@@ -2,7 +2,6 @@ package shoal
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,12 +41,8 @@ func (e Execs) Attach(ctx context.Context, id string, from int64) (ExecStream, e
 	return &socketStream{ctx: ctx, conn: conn}, nil
 }
 
-const (
-	// maxFrame bounds a frame from the server: output comes in smaller ones.
-	maxFrame = 8 << 20
-	// frameHeader is the length of what precedes the data in a binary frame: stream and offset.
-	frameHeader = 9
-)
+// maxInput is how much input one message or call carries.
+const maxInput = 512 << 10
 
 // socketStream sends and receives over one WebSocket. It holds the context of the stream's whole life.
 type socketStream struct {
@@ -89,21 +84,6 @@ func (s *socketStream) failure(err error) error {
 		return &Error{Code: CodeInvalid, Message: closed.Reason}
 	}
 	return &Error{Code: CodeUnavailable, Message: "the server ended the connection", Err: err}
-}
-
-// outputFrame decodes a binary frame.
-func outputFrame(data []byte) (ExecMessage, error) {
-	if len(data) < frameHeader || (data[0] != 1 && data[0] != 2) {
-		return ExecMessage{}, &Error{Code: CodeInternal, Message: "a frame of the stream is not understood"}
-	}
-	m := ExecMessage{Type: api.ExecMessageTypeStdout}
-	if data[0] == 2 {
-		m.Type = api.ExecMessageTypeStderr
-	}
-	offset := int64(binary.BigEndian.Uint64(data[1:frameHeader]))
-	m.Offset = &offset
-	m.Data, m.DataRaw = api.Text(data[frameHeader:])
-	return m, nil
 }
 
 // Write sends input.

@@ -1,9 +1,12 @@
 package shoal
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"iter"
 	"net/http"
+	"net/url"
 
 	"shoal/api"
 )
@@ -66,18 +69,38 @@ func (e Execs) Resize(ctx context.Context, id string, rows, cols int) error {
 	return e.named(ctx, http.MethodPost, id, "/resize", api.ResizeExecRequest{Rows: rows, Cols: cols}, nil)
 }
 
-// maxInput is how much input one call carries, so that its base64 stays below the server's limit of 1 MiB.
-const maxInput = 512 << 10
-
 // WriteStdin appends to the input of an exec that was started with StdinOpen; end closes it afterwards.
 func (e Execs) WriteStdin(ctx context.Context, id string, data []byte, end bool) error {
+	p, err := path("v1", "sandboxes", e.sandbox, "execs", id, "stdin")
+	if err != nil {
+		return err
+	}
 	for {
 		part := data[:min(len(data), maxInput)]
 		data = data[len(part):]
 		last := len(data) == 0
-		// Always base64: text can grow sixfold in JSON, and so beyond the limit.
-		req := api.WriteExecStdinRequest{DataRaw: part, End: end && last}
-		if err := e.named(ctx, http.MethodPost, id, "/stdin", req, nil); err != nil || last {
+		cl := call{
+			method: http.MethodPost, path: p,
+			header: http.Header{"Content-Type": {"application/octet-stream"}},
+		}
+		if end && last {
+			cl.query = url.Values{"end": {"true"}}
+		}
+		if err := e.c.unhurried(ctx, cl, func() io.Reader { return bytes.NewReader(part) }); err != nil || last {
+			return err
+		}
+	}
+}
+
+// unhurried makes a call, and again while the server finds that calls come too fast: it has not looked at them then.
+func (c *Client) unhurried(ctx context.Context, cl call, body func() io.Reader) error {
+	for attempt := 0; ; attempt++ {
+		cl.body = body()
+		err := c.do(ctx, cl, nil)
+		if ErrorCode(err) != CodeQuota || attempt >= c.retries() {
+			return err
+		}
+		if wait, ok := delay(err, attempt); !ok || sleep(ctx, wait) != nil {
 			return err
 		}
 	}

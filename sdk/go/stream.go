@@ -42,7 +42,10 @@ func (e Execs) Stream(ctx context.Context, req ExecRequest) (ExecStream, error) 
 	if err != nil {
 		return nil, err
 	}
-	lines, err := e.c.lines(ctx, call{method: http.MethodPost, path: p, in: req})
+	// A server that doesn't know frames answers with lines.
+	lines, err := e.c.lines(ctx, call{
+		method: http.MethodPost, path: p, in: req, header: http.Header{"Accept": {framesType + ", " + linesType + ";q=0.5"}},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +62,7 @@ func (e Execs) Stream(ctx context.Context, req ExecRequest) (ExecStream, error) 
 	return s, nil
 }
 
-// httpStream receives over one NDJSON reply and sends by calls of its own.
+// httpStream receives over one reply of frames or lines and sends by calls of its own.
 type httpStream struct {
 	execs Execs
 	lines *lineReader
@@ -83,7 +86,7 @@ func (s *httpStream) next() (ExecMessage, error) {
 	}
 	for {
 		var m ExecMessage
-		if err := s.lines.next(&m); err != nil {
+		if err := s.lines.message(&m); err != nil {
 			return ExecMessage{}, err
 		}
 		switch m.Type {
@@ -121,7 +124,10 @@ func (s *httpStream) Resize(rows, cols int) error {
 // Close stops following.
 func (s *httpStream) Close() error { return s.lines.close() }
 
-// lineReader reads an NDJSON reply and ends it when it has been silent for too long. It holds the context of the stream's
+// linesType is the media type of a reply of JSON objects, one a line.
+const linesType = "application/x-ndjson"
+
+// lineReader reads a reply of lines or frames and ends it when it has been silent for too long. It holds the context of the stream's
 // whole life, which is what its reads and the calls beside it are bound to.
 type lineReader struct {
 	ctx    context.Context
@@ -129,12 +135,16 @@ type lineReader struct {
 	body   io.ReadCloser
 	buf    *bufio.Reader
 	timer  *time.Timer
+	// framed says that the reply is frames.
+	framed bool
 }
 
-// lines makes a call that is answered with NDJSON.
+// lines makes a call that is answered with lines, or with what its header accepts.
 func (c *Client) lines(ctx context.Context, cl call) (*lineReader, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	cl.header = http.Header{"Accept": {"application/x-ndjson"}}
+	if cl.header == nil {
+		cl.header = http.Header{"Accept": {linesType}}
+	}
 	resp, err := c.send(ctx, cl) //nolint:bodyclose // lineReader.close closes it.
 	if err != nil {
 		cancel(nil)
@@ -143,8 +153,23 @@ func (c *Client) lines(ctx context.Context, cl call) (*lineReader, error) {
 	dead := &Error{Code: CodeUnavailable, Message: fmt.Sprintf("the stream was silent for %v", silence)}
 	return &lineReader{
 		ctx: ctx, cancel: cancel, body: resp.Body, buf: bufio.NewReaderSize(resp.Body, 64<<10),
-		timer: time.AfterFunc(silence, func() { cancel(dead) }),
+		timer: time.AfterFunc(silence, func() { cancel(dead) }), framed: resp.Header.Get("Content-Type") == framesType,
 	}, nil
+}
+
+// message reads the next message of an exec, in whichever form it comes.
+func (l *lineReader) message(out *ExecMessage) error {
+	if !l.framed {
+		return l.next(out)
+	}
+	l.timer.Reset(silence)
+	m, err := readFrame(l.buf)
+	l.timer.Stop() // as in next
+	if err != nil {
+		return l.failure(err)
+	}
+	*out = m
+	return nil
 }
 
 // next decodes the next line.
@@ -154,15 +179,23 @@ func (l *lineReader) next(out any) error {
 	// The time that the caller takes over a message is not the server's silence.
 	l.timer.Stop()
 	if err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return transportError(l.ctx, err)
+		return l.failure(err)
 	}
 	if err := json.Unmarshal(bytes.TrimSpace(line), out); err != nil {
 		return &Error{Code: CodeInternal, Message: "a line of the stream is not understood", Err: err}
 	}
 	return nil
+}
+
+// failure explains an error of a read. A reply that ends between two messages was cut off too.
+func (l *lineReader) failure(err error) error {
+	if own, ok := errors.AsType[*Error](err); ok {
+		return own
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return transportError(l.ctx, err)
 }
 
 func (l *lineReader) close() error {
