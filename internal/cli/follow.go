@@ -131,10 +131,11 @@ func (f *follower) receive(ctx context.Context) (shoal.Exec, error) {
 func (f *follower) print(w io.Writer, m shoal.ExecMessage) error {
 	data := m.Bytes()
 	if m.Offset != nil {
-		if skip := f.offset - *m.Offset; skip > 0 {
+		skip, end := f.offset-*m.Offset, *m.Offset+int64(len(data))
+		if skip > 0 {
 			data = data[min(skip, int64(len(data))):]
 		}
-		f.offset = max(f.offset, *m.Offset+int64(len(m.Bytes())))
+		f.offset = max(f.offset, end)
 	}
 	_, err := w.Write(data)
 	return err
@@ -207,22 +208,20 @@ func howToFollow(sandbox string, err error) error {
 
 // passInput gives the process our input until it ends.
 func (f *follower) passInput(ctx context.Context, in io.Reader) {
-	buf := make([]byte, 64<<10)
-	for ctx.Err() == nil {
-		n, err := in.Read(buf)
-		if n > 0 {
-			// A process that no longer reads is not an error of ours: its end comes over the stream.
-			if _, werr := f.current().Write(buf[:n]); werr != nil && !f.stillThere(ctx, werr) {
-				return
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			_ = f.current().CloseStdin() // As above.
+	ctx, cancel := context.WithCancel(ctx)
+	pieces, ended := make(chan []byte, inputAhead), make(chan error, 1)
+	var reader sync.WaitGroup
+	reader.Go(func() { ended <- readAhead(ctx, in, pieces) })
+	defer reader.Wait() // run interrupts the read
+	defer cancel()
+	for data, more := gather(ctx, pieces, nil); more; data, more = gather(ctx, pieces, data) {
+		// A process that no longer reads is not an error of ours: its end comes over the stream.
+		if _, err := f.current().Write(data); err != nil && !f.stillThere(ctx, err) {
 			return
 		}
-		if err != nil {
-			return
-		}
+	}
+	if ctx.Err() == nil && errors.Is(<-ended, io.EOF) {
+		_ = f.current().CloseStdin() // As above.
 	}
 }
 
@@ -231,8 +230,12 @@ func (f *follower) stillThere(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	code := shoal.ErrorCode(err)
-	if code != shoal.CodeUnavailable {
+	switch shoal.ErrorCode(err) { //nolint:exhaustive // The others have no way on.
+	case shoal.CodeUnavailable:
+	case shoal.CodeConflict, shoal.CodeNotFound:
+		return false
+	default:
+		f.say("the input can't be passed on: " + err.Error())
 		return false
 	}
 	f.say("input was lost while the server didn't answer")
