@@ -327,7 +327,7 @@ type Event struct {
 
 // EventList Events, oldest first.
 type EventList struct {
-	// Events The events; empty if none came.
+	// Events The events; empty if there are none, or none came. Fewer than `limit` are not the end.
 	Events []Event `json:"events"`
 
 	// NextAfter What to give as `after` to go on.
@@ -459,7 +459,7 @@ type ExecList struct {
 	// Execs The execs.
 	Execs []Exec `json:"execs"`
 
-	// NextCursor The cursor of the next page; absent on the last.
+	// NextCursor The cursor of the next page; absent on the last, and only there.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
@@ -468,7 +468,7 @@ type ExecMessage struct {
 	// Data Output, if it is UTF-8.
 	Data string `json:"data,omitempty,omitzero"`
 
-	// DataRaw Output as base64, if it is not UTF-8, or most of it is control characters, which JSON would swell.
+	// DataRaw Output as base64, if it is not UTF-8, or is 1 KiB or more of which over a quarter is control characters, which JSON would swell.
 	DataRaw []byte `json:"data_raw,omitempty,omitzero"`
 
 	// Error What went wrong, safe to show.
@@ -517,16 +517,16 @@ type ExecResult struct {
 	// Signal The signal that ended it, such as `SIGKILL`; absent unless the outcome is `signaled`.
 	Signal string `json:"signal,omitempty,omitzero"`
 
-	// Stderr What it wrote to stderr, if that is UTF-8.
+	// Stderr What it wrote to stderr, if that is UTF-8 and not mostly control characters; see `stderr_raw`.
 	Stderr *string `json:"stderr,omitempty"`
 
-	// StderrRaw What it wrote to stderr as base64, if that is not UTF-8; then `stderr` is absent.
+	// StderrRaw What it wrote to stderr as base64, if that is not UTF-8, or is 1 KiB or more of which over a quarter is control characters, such as zeros; then `stderr` is absent.
 	StderrRaw []byte `json:"stderr_raw,omitempty,omitzero"`
 
-	// Stdout What it wrote to stdout, if that is UTF-8.
+	// Stdout What it wrote to stdout, if that is UTF-8 and not mostly control characters; see `stdout_raw`.
 	Stdout *string `json:"stdout,omitempty"`
 
-	// StdoutRaw What it wrote to stdout as base64, if that is not UTF-8; then `stdout` is absent.
+	// StdoutRaw What it wrote to stdout as base64, if that is not UTF-8, or is 1 KiB or more of which over a quarter is control characters, such as zeros; then `stdout` is absent.
 	StdoutRaw []byte `json:"stdout_raw,omitempty,omitzero"`
 
 	// Truncated Output was left out because a stream had more than 1 MiB.
@@ -583,7 +583,7 @@ type FileList struct {
 	// Files The entries.
 	Files []FileInfo `json:"files"`
 
-	// NextCursor The cursor of the next page; absent on the last.
+	// NextCursor The cursor of the next page; absent on the last, and only there.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
@@ -712,7 +712,7 @@ type Sandbox struct {
 
 // SandboxList One page of sandboxes, newest first.
 type SandboxList struct {
-	// NextCursor The cursor of the next page; absent on the last.
+	// NextCursor The cursor of the next page; absent on the last, and only there.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 
 	// Sandboxes The sandboxes.
@@ -812,7 +812,7 @@ type Template struct {
 
 // TemplateList One page of templates.
 type TemplateList struct {
-	// NextCursor The cursor of the next page; absent on the last.
+	// NextCursor The cursor of the next page; absent on the last, and only there.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 
 	// Templates The templates.
@@ -941,7 +941,7 @@ type ListEventsParams struct {
 	// Wait How many seconds to wait for an event if there is none yet (0 to 60, default 0). A stream always waits.
 	Wait WaitParam `form:"wait,omitempty" json:"wait,omitempty,omitzero"`
 
-	// Limit The greatest number of records in the reply (1 to 1000, default 100).
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
@@ -959,7 +959,7 @@ type ListSandboxesParams struct {
 	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
 	Cursor CursorParam `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 
-	// Limit The greatest number of records in the reply (1 to 1000, default 100).
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
@@ -971,7 +971,7 @@ type ListSandboxEventsParams struct {
 	// Wait How many seconds to wait for an event if there is none yet (0 to 60, default 0). A stream always waits.
 	Wait WaitParam `form:"wait,omitempty" json:"wait,omitempty,omitzero"`
 
-	// Limit The greatest number of records in the reply (1 to 1000, default 100).
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
@@ -980,7 +980,7 @@ type ListExecsParams struct {
 	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
 	Cursor CursorParam `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 
-	// Limit The greatest number of records in the reply (1 to 1000, default 100).
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
@@ -1046,7 +1046,7 @@ type ListFilesParams struct {
 	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
 	Cursor CursorParam `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 
-	// Limit The greatest number of records in the reply (1 to 1000, default 100).
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
 	// Path The absolute path inside the sandbox. Either this or `path_raw` is required.
@@ -1070,7 +1070,7 @@ type ListTemplatesParams struct {
 	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
 	Cursor CursorParam `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 
-	// Limit The greatest number of records in the reply (1 to 1000, default 100).
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "d3cdb4972965c7ebfe0dbabd7d7f18fd44e7291e7599589f81fbf7a9d17c798d"
+const DocumentDigest = "2a12e81fff777b2180606cd75a69f684dac3c303f4d933789af5b610b96c0a9d"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "ab7cfdba9980fac40159419d0726090a89868ac57a06ebb70724e484de02b5d7"
+const TypesDigest = "e78b6623048fc9c8d381f78a3e48003fae4716befb0f7abc40f54aab3aef8265"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
