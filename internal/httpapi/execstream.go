@@ -3,7 +3,6 @@ package httpapi
 import (
 	"net/http"
 	"sync"
-	"unicode/utf8"
 
 	"shoal/api"
 	"shoal/internal/core"
@@ -85,31 +84,11 @@ func encodeMessage(m core.ExecMessage) api.ExecMessage {
 	switch m.Kind {
 	case core.ExecStdout, core.ExecStderr, core.ExecGap:
 		out.Offset = &m.Offset
-		out.Data, out.DataRaw = outputText(m.Data)
+		out.Data, out.DataRaw = api.Text(m.Data)
 	case core.ExecStarted, core.ExecEnded:
 		if m.Exec != nil {
 			out.Exec = encodeExec(*m.Exec)
 		}
 	}
 	return out
-}
-
-// escapesFrom is from what size on output is not sent as text if its escapes would swell it. What is smaller is likely to
-// be read by people.
-const escapesFrom = 1 << 10
-
-// outputText is api.Text for output. Text of which most is control characters, such as zeros, would become six times as long.
-func outputText(b []byte) (text string, raw []byte) {
-	if len(b) >= escapesFrom && utf8.Valid(b) {
-		swollen := 0
-		for _, c := range b {
-			if c < ' ' && c != '\n' && c != '\t' && c != '\r' {
-				swollen += len(`\u0000`) - 1
-			}
-		}
-		if swollen > len(b) {
-			return "", b
-		}
-	}
-	return api.Text(b)
 }
