@@ -76,7 +76,8 @@ type Reader interface {
 
 	Exec(sandbox core.SandboxID, id core.ExecID) (core.Exec, error)
 	ListExecs(sandbox core.SandboxID, page Page) (list []core.Exec, next string, err error)
-	// OpenExecs returns a sandbox's execs that have no outcome, oldest first. Its cost does not grow with those that ended.
+	// OpenExecs returns a sandbox's execs that have no outcome, oldest first. Its cost does not grow with those that ended, nor
+	// with what they run: Spec is left empty, which for many could be large.
 	OpenExecs(sandbox core.SandboxID) ([]core.Exec, error)
 
 	// Events returns a tenant's events after a sequence number, oldest first; sandbox may be empty for all. oldest is the
@@ -100,12 +101,12 @@ type Tx interface {
 	// PutTemplate inserts or replaces a template version. A new one (Version 0) gets the next version of its name.
 	PutTemplate(core.Template) (core.Template, error)
 
-	// PutExec inserts or replaces an exec. With each one that begins, ended ones beyond the newest KeepExecs of the sandbox are
+	// PutExec inserts an exec, or replaces all of it but its Spec, which never changes. With each one that begins, ended ones beyond the newest KeepExecs of the sandbox are
 	// forgotten; one without an outcome never is.
 	PutExec(core.Exec) error
 	// DeleteExec removes the record of an exec that never was: one that was recorded and then could not be started.
 	DeleteExec(sandbox core.SandboxID, id core.ExecID) error
-	// LoseExecs ends every exec of a sandbox that has no outcome as lost, and returns them.
+	// LoseExecs ends every exec of a sandbox that has no outcome as lost, and returns them as OpenExecs does.
 	LoseExecs(sandbox core.SandboxID, at time.Time) ([]core.Exec, error)
 
 	// AppendEvent gives the event the tenant's next sequence number and keeps at most the newest KeepEvents of the tenant.

@@ -16,6 +16,10 @@ const execColumns = `sandbox, id, cmd, shell, cwd, env, user, stdin, timeout, de
 
 const selectExec = "SELECT " + execColumns + " FROM exec "
 
+// selectOpen leaves the specification where it is.
+const selectOpen = `SELECT sandbox, id, NULL, '', '', NULL, '', 0, 0, 0, 0, 0, 0,
+	pid, outcome, exit_code, signal, out_of_memory, started_at, ended_at, output_bytes, output_from, processes FROM exec `
+
 func scanExec(r row) (e core.Exec, err error) {
 	s := &e.Spec
 	err = r.Scan(&e.Sandbox, &e.ID, jsonOf(&s.Cmd), &s.Shell, &s.Cwd, jsonOf(&s.Env), &s.User, &s.Stdin,
@@ -56,9 +60,9 @@ func (r *reader) ListExecs(
 	return list, position{Kind: "execs", At: nanoseconds(e.StartedAt), ID: string(e.ID)}.String(), nil
 }
 
-// OpenExecs returns a sandbox's execs that have no outcome, oldest first.
+// OpenExecs returns a sandbox's execs that have no outcome, oldest first, without their specifications.
 func (r *reader) OpenExecs(sandbox core.SandboxID) ([]core.Exec, error) {
-	return many(r, scanExec, selectExec+"WHERE sandbox = ? AND outcome = '' ORDER BY started_at, id", sandbox)
+	return many(r, scanExec, selectOpen+"WHERE sandbox = ? AND outcome = '' ORDER BY started_at, id", sandbox)
 }
 
 const putExec = "INSERT INTO exec (" + execColumns + `)
