@@ -96,7 +96,7 @@ func serverSettings() []setting {
 			binding: text(func(c *Config) *string { return &c.TLSKey }, emptyOr(filepath.IsAbs)),
 		}, {
 			key: "log.level", def: "info", allowed: "debug, info, warn or error",
-			doc:     "The least severe messages that are logged.",
+			doc:     "The least severe messages that are logged. At info a request that creates, changes or ends a sandbox or an exec is a line, and so is every one that fails; one that only looks, moves a file or carries input is logged at debug.",
 			binding: text(func(c *Config) *string { return &c.Log.Level }, oneOf("debug", "info", "warn", "error")),
 		}, {
 			key: "log.format", def: "text", allowed: "text or json",

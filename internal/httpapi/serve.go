@@ -127,7 +127,7 @@ func (a *API) report(r *request, w *reply) {
 	switch {
 	case r.code == core.CodeInternal || r.code == core.CodeDataLoss:
 		level = slog.LevelError
-	case r.op.Open:
+	case r.op.Open, quiet(r):
 		level = slog.LevelDebug
 	case r.principal.Tenant == "" && callersFault(r.code):
 		var ok bool

@@ -1,0 +1,57 @@
+package httpapi_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"shoal/internal/httpapi"
+	"shoal/sdk/go"
+)
+
+// TestLogLevels holds that moving data and looking, of which there is much, is no line at info unless it fails, and that what
+// begins, changes and ends sandboxes and execs is.
+func TestLogLevels(t *testing.T) {
+	lines := make(chan logLine, 16)
+	c, _ := newClient(t, func(o *httpapi.Options) { o.Logger = slog.New(logTo{lines}) })
+	ctx := t.Context()
+	create(t, c, "x")
+	<-lines
+	exec, err := c.Execs("x").Start(ctx, shoal.ExecRequest{Shell: "cat", StdinOpen: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line := <-lines; line.level != slog.LevelInfo {
+		t.Errorf("an exec's start: %v", line.level)
+	}
+	file := func(path string) error {
+		_, err := c.Files("x").Write(ctx, path, strings.NewReader("data"), shoal.WriteOptions{})
+		return err
+	}
+	for _, tt := range []struct {
+		name  string
+		call  func() error
+		fails bool
+		level slog.Level
+	}{
+		{"get a sandbox", func() error { _, err := c.Sandboxes().Get(ctx, "x"); return err }, false, slog.LevelDebug},
+		{"get none", func() error { _, err := c.Sandboxes().Get(ctx, "none"); return err }, true, slog.LevelInfo},
+		{"write a file", func() error { return file("/a") }, false, slog.LevelDebug},
+		{"write to nobody", func() error {
+			_, err := c.Files("none").Write(ctx, "/a", strings.NewReader("data"), shoal.WriteOptions{})
+			return err
+		}, true, slog.LevelInfo},
+		{"stat a file", func() error { _, err := c.Files("x").Stat(ctx, "/a"); return err }, false, slog.LevelDebug},
+		{"input", func() error { return c.Execs("x").WriteStdin(ctx, exec.ID, []byte("a"), false) }, false, slog.LevelDebug},
+		{"the input's end", func() error { return c.Execs("x").WriteStdin(ctx, exec.ID, nil, true) }, false, slog.LevelDebug},
+		{"input to none", func() error { return c.Execs("x").WriteStdin(ctx, "none", nil, true) }, true, slog.LevelInfo},
+		{"delete", func() error { return c.Sandboxes().Delete(ctx, "x") }, false, slog.LevelInfo},
+	} {
+		if err := tt.call(); (err != nil) != tt.fails {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if line := <-lines; line.level != tt.level {
+			t.Errorf("%s is logged at %v: %v", tt.name, line.level, line.attrs)
+		}
+	}
+}
