@@ -19,45 +19,105 @@ const QuarantineAge = 24 * time.Hour
 // adoptParallel is how many sandboxes are looked at together: one that hangs must not hold up the others.
 const adoptParallel = 16
 
-// adopt takes over every sandbox of the journal that still runs. Of one that does not run any more, or can't be reached, List
-// says so; Sweep ends what is left of it, and its tree stays.
+// adopt takes over every sandbox of the journal that still runs, and says how many do and why others don't. Of one that does
+// not run any more, or can't be reached, List says so; Sweep ends what is left of it, and its tree stays.
 func (n *Node) adopt(ctx context.Context) error {
 	entries, err := n.journal.list()
 	if err != nil {
 		return err
 	}
+	traces := n.traces(ctx)
+	results := make([]adoption, len(entries))
 	var g errgroup.Group
 	g.SetLimit(adoptParallel)
-	for _, e := range entries {
+	for i, e := range entries {
 		if e.Phase != phaseRunning {
 			n.admission.force(e.Sandbox, e.Resources)
+			results[i] = adoptionCutOff
 			continue
 		}
 		g.Go(func() error {
-			n.adoptOne(ctx, e)
+			results[i] = n.adoptOne(ctx, e, traces)
 			return nil
 		})
 	}
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	n.sayAdopted(results)
+	return nil
 }
 
-func (n *Node) adoptOne(ctx context.Context, e entry) {
-	if e.Incarnation == 0 {
-		n.log.Error("a journal entry is damaged: its sandbox is ended and its tree kept", slog.String("sandbox_id", string(e.Sandbox)))
+// adoption says what became of one sandbox of the journal; it is the key of its count in the log.
+type adoption string
+
+const (
+	// adopted: it runs and is ours again.
+	adopted adoption = "taken_over"
+	// adoptionEnded: nothing of it ran any more, as of one that had failed before.
+	adoptionEnded adoption = "ended_before"
+	// adoptionCutOff: its create or delete was under way, and is finished or undone next.
+	adoptionCutOff adoption = "cut_off"
+	// The others have a warning of their own.
+	adoptionNoNetwork adoption = "lost_network"
+	adoptionDead      adoption = "lost_machine"
+	adoptionDamaged   adoption = "damaged_entry"
+)
+
+// sayAdopted writes the one line about all sandboxes.
+func (n *Node) sayAdopted(results []adoption) {
+	if len(results) == 0 {
 		return
 	}
+	counts := map[adoption]int{}
+	for _, r := range results {
+		counts[r]++
+	}
+	attrs := []any{slog.Int(string(adopted), counts[adopted]), slog.Int("not_taken_over", len(results)-counts[adopted])}
+	for _, why := range []adoption{adoptionEnded, adoptionCutOff, adoptionNoNetwork, adoptionDead, adoptionDamaged} {
+		if counts[why] > 0 {
+			attrs = append(attrs, slog.Int(string(why), counts[why]))
+		}
+	}
+	n.log.Info("sandboxes of before the start", attrs...)
+}
+
+// traces returns the sandboxes of which the runtime has any trace; nil if that can't be told.
+func (n *Node) traces(ctx context.Context) map[core.SandboxID]bool {
+	list, err := n.cfg.Runtime.List(ctx)
+	if err != nil {
+		n.log.Warn("the machines of before the start can't be listed", slog.Any("err", err))
+		return nil
+	}
+	found := map[core.SandboxID]bool{}
+	for _, m := range list {
+		found[m.ID] = true
+	}
+	return found
+}
+
+func (n *Node) adoptOne(ctx context.Context, e entry, traces map[core.SandboxID]bool) adoption {
+	if e.Incarnation == 0 {
+		n.log.Error("a journal entry is damaged: its sandbox is ended and its tree kept", slog.String("sandbox_id", string(e.Sandbox)))
+		return adoptionDamaged
+	}
 	if _, err := n.cfg.Network.Adopt(ctx, e.Sandbox); err != nil {
+		if core.IsCode(err, core.CodeNotFound) && traces != nil && !traces[e.Sandbox] {
+			// It has neither network nor machine: it ended before this start, and whoever saw that has said so.
+			return adoptionEnded
+		}
 		n.log.Warn("sandbox has lost its network", slog.String("sandbox_id", string(e.Sandbox)), slog.Any("err", err))
-		return
+		return adoptionNoNetwork
 	}
 	if err := n.cfg.Runtime.Adopt(ctx, e.Sandbox, e.Incarnation); err != nil {
 		n.log.Warn("sandbox did not outlive the restart", slog.String("sandbox_id", string(e.Sandbox)), slog.Any("err", err))
-		return
+		return adoptionDead
 	}
 	n.admission.force(e.Sandbox, e.Resources)
 	m := n.newMachine(e.Sandbox, e.Incarnation)
 	m.answers.Store(true)
 	n.machines.put(m)
+	return adopted
 }
 
 // Sweep reclaims what has no right to be here. known is what the store has records of. It runs once after a start,

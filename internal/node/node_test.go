@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -40,6 +41,7 @@ type host struct {
 	kernel *networkfake.Kernel
 	clock  *clock
 	limits node.Limits
+	log    logged
 
 	mu     sync.Mutex
 	agents map[core.SandboxID]*guest.Server
@@ -55,6 +57,27 @@ type server struct {
 	network *networkfake.Driver
 	disk    *diskfake.Driver
 	stop    func()
+}
+
+// logged holds what servers log.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write adds a line.
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// take returns what was logged since the last call.
+func (l *logged) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
+	return l.text.String()
 }
 
 func newHost(t *testing.T) *host {
@@ -111,7 +134,7 @@ func (h *host) open() *server {
 	s.Node, err = node.Open(h.t.Context(), node.Config{
 		Dir: filepath.Join(h.dir, "node"), Runtime: s.runtime, Disk: d, Network: s.network, AgentBinary: []byte("agent"),
 		Digest: func(context.Context, string) (core.TreeInfo, error) { return core.TreeInfo{Digest: "d", Files: 1}, nil },
-		Limits: h.limits, Clock: h.clock, Logger: slog.New(slog.DiscardHandler),
+		Limits: h.limits, Clock: h.clock, Logger: slog.New(slog.NewTextHandler(&h.log, nil)),
 	})
 	if err != nil {
 		h.t.Fatalf("open: %v", err)

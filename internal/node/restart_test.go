@@ -46,6 +46,33 @@ func (s *server) listed(t *testing.T, id core.SandboxID) (core.NodeSandbox, bool
 	return list[i], true
 }
 
+// TestRestartSaysWhatItTookOver holds that a start says how many sandboxes it has taken over, and warns of one that it has lost,
+// but not of one that had ended before.
+func TestRestartSaysWhatItTookOver(t *testing.T) {
+	s := start(t)
+	failed, lost, fine := s.create(t), s.create(t), s.create(t)
+	all := known(failed.Sandbox, lost.Sandbox, fine.Sandbox)
+	if err := s.host.world.Crash(failed.Sandbox, "test"); err != nil {
+		t.Fatal(err)
+	}
+	s.exit(t)
+	s = s.restart()
+	s.sweep(t, all)
+	if err := s.network.Detach(t.Context(), lost.Sandbox); err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	s.host.log.take()
+	s = s.host.open()
+	said := s.host.log.take()
+	if !strings.Contains(said, "taken_over=1 not_taken_over=2 ended_before=1 lost_network=1\n") {
+		t.Errorf("it says:\n%s", said)
+	}
+	if strings.Count(said, "level=WARN") != 1 || strings.Contains(said, string(failed.Sandbox)) || !strings.Contains(said, string(lost.Sandbox)) {
+		t.Errorf("it warns:\n%s", said)
+	}
+}
+
 func TestRestartAdopts(t *testing.T) {
 	s := start(t)
 	spec := s.create(t)
