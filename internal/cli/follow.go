@@ -216,8 +216,11 @@ func (f *follower) passInput(ctx context.Context, in io.Reader) {
 	defer cancel()
 	for data, more := gather(ctx, pieces, nil); more; data, more = gather(ctx, pieces, data) {
 		// A process that no longer reads is not an error of ours: its end comes over the stream.
-		if _, err := f.current().Write(data); err != nil && !f.stillThere(ctx, err) {
-			return
+		if _, err := f.current().Write(data); err != nil {
+			if !f.stillThere(ctx, err) {
+				return
+			}
+			data = nil // A call that broke off may still be reading it.
 		}
 	}
 	if ctx.Err() == nil && errors.Is(<-ended, io.EOF) {
@@ -235,7 +238,7 @@ func (f *follower) stillThere(ctx context.Context, err error) bool {
 	case shoal.CodeConflict, shoal.CodeNotFound:
 		return false
 	default:
-		f.say("the input can't be passed on: " + err.Error())
+		f.say("the input can't be passed on: %v", err)
 		return false
 	}
 	f.say("input was lost while the server didn't answer")
