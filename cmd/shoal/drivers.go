@@ -27,20 +27,32 @@ func openDrivers(ctx context.Context, dir *dataDir, cfg *config.Config, log *slo
 			err = errors.Join(err, d.close())
 		}
 	}()
+	if err := d.openDisk(ctx, dir, cfg, log); err != nil {
+		return nil, err
+	}
+	return d, d.openMachines(ctx, dir, cfg, log)
+}
+
+func (d *drivers) openDisk(ctx context.Context, dir *dataDir, cfg *config.Config, log *slog.Logger) (err error) {
 	d.disk, err = btrfs.Open(ctx, btrfs.Config{
 		Dir: dir.join("pool"), MaxBytes: int64(cfg.Pool.MaxSize), MinHostFree: int64(cfg.Pool.MinHostFree),
 		Logger: log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open pool: %w", err)
+		return fmt.Errorf("open pool: %w", err)
 	}
+	return nil
+}
+
+// openMachines opens network and runtime, which need no disk.
+func (d *drivers) openMachines(ctx context.Context, dir *dataDir, cfg *config.Config, log *slog.Logger) (err error) {
 	d.network, err = linux.Open(ctx, linux.Config{Name: "shoal", StateDir: dir.join("net"), Logger: log})
 	if err != nil {
-		return nil, fmt.Errorf("open network: %w", err)
+		return fmt.Errorf("open network: %w", err)
 	}
 	parents, err := dir.cgroupParents()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d.runtime, err = gvisor.Open(ctx, gvisor.Config{
 		StateDir: dir.join("runtime"), BinDir: dir.join("bin"), CgroupParent: cfg.Runtime.CgroupParent,
@@ -48,9 +60,9 @@ func openDrivers(ctx context.Context, dir *dataDir, cfg *config.Config, log *slo
 		DialSlot:            d.network.Dial, OwnerUID: cfg.Runtime.OwnerUID, Logger: log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open runtime: %w", err)
+		return fmt.Errorf("open runtime: %w", err)
 	}
-	return d, nil
+	return nil
 }
 
 // close lets go of the drivers. Sandboxes go on.

@@ -146,16 +146,20 @@ func removeAll(ctx context.Context, dir *dataDir, cfg *config.Config, log *slog.
 	if own.Runtime.CgroupParent, err = parentToClear(dir, cfg); err != nil {
 		return err
 	}
-	d, err := openDrivers(ctx, dir, &own, log)
-	if err != nil {
+	d := &drivers{}
+	defer func() { err = errors.Join(err, d.close()) }()
+	// The pool comes last: one that can't be opened any more must not keep the rest on the machine.
+	if err := d.openMachines(ctx, dir, &own, log); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.close()) }()
 	if err := removeMachines(ctx, d); err != nil {
 		return err
 	}
 	if err := d.network.Destroy(ctx); err != nil {
 		return fmt.Errorf("remove network: %w", err)
+	}
+	if err := d.openDisk(ctx, dir, cfg, log); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, unmountTimeout)
 	defer cancel()
