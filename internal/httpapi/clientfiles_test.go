@@ -2,13 +2,17 @@ package httpapi_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
+	"shoal/api"
 	"shoal/sdk/go"
 )
 
@@ -65,6 +69,50 @@ func TestClientFiles(t *testing.T) {
 	}
 	if !slices.Contains(names, "moved-\xff") || !slices.Contains(names, "dir-\xff") || slices.Contains(names, "empty") {
 		t.Errorf("listed %q", names)
+	}
+}
+
+// TestFilePagesAreBounded: a page of files with very long names ends before its limit, and the next one goes on behind it.
+func TestFilePagesAreBounded(t *testing.T) {
+	a, fake := newAPI(t, nil)
+	get := func(method, path, body string) []byte {
+		req := httptest.NewRequestWithContext(t.Context(), method, "http://localhost"+path, strings.NewReader(body))
+		req.Header.Set("Authorization", "Bearer "+tenantKey)
+		req.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		a.Handler().ServeHTTP(w, req)
+		return w.Body.Bytes()
+	}
+	get("POST", "/v1/sandboxes", `{"name":"x"}`)
+	const n = 990
+	dir := "/" + strings.Repeat("d", 3800)
+	guest := fake.files["s000000000000000000001"]
+	for i := range n {
+		guest.files[fmt.Sprintf("%s/%0255d", dir, i)] = []byte("x")
+	}
+	var names []string
+	cursor := ""
+	for pages := 1; ; pages++ {
+		body := get("GET", "/v1/sandboxes/x/files/list?limit=1000&path="+dir+"&cursor="+cursor, "")
+		var page api.FileList
+		if err := json.Unmarshal(body, &page); err != nil {
+			t.Fatal(err)
+		}
+		if len(body) > 5<<20 {
+			t.Errorf("a page has %d bytes", len(body))
+		}
+		for _, f := range page.Files {
+			names = append(names, f.Name)
+		}
+		if cursor = page.NextCursor; cursor == "" {
+			if pages != 2 {
+				t.Errorf("%d pages", pages)
+			}
+			break
+		}
+	}
+	if len(names) != n || !slices.IsSorted(names) || len(slices.Compact(names)) != n {
+		t.Errorf("%d names", len(names))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"shoal/api"
 	"shoal/internal/core"
+	"shoal/internal/store"
 )
 
 const (
@@ -61,11 +62,24 @@ func (a fileAPI) listFiles(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	next := ""
-	if len(list) >= limit {
+	if page := bounded(list); len(list) >= limit || len(page) < len(list) {
 		// There may be more; if not, the next page is empty.
+		list = page
 		next = base64.RawURLEncoding.EncodeToString([]byte(list[len(list)-1].Name))
 	}
 	return writeJSON(w, http.StatusOK, api.FileList{Files: convert(list, encodeFile), NextCursor: next})
+}
+
+// bounded returns as many files as make one page: no more once their names and targets have reached the size of a page.
+func bounded(list []core.FileInfo) []core.FileInfo {
+	total := 0
+	for i, f := range list {
+		if total >= store.MaxPageBytes {
+			return list[:i]
+		}
+		total += len(f.Name) + len(f.Path) + len(f.Target)
+	}
+	return list
 }
 
 func (a fileAPI) makeDirectory(w http.ResponseWriter, r *request) error {
