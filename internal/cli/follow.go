@@ -233,7 +233,7 @@ func (f *follower) stillThere(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	switch shoal.ErrorCode(err) { //nolint:exhaustive // The others have no way on.
+	switch shoal.ErrorCode(err) {
 	case shoal.CodeUnavailable:
 	case shoal.CodeConflict, shoal.CodeNotFound:
 		return false

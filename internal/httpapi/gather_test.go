@@ -49,9 +49,13 @@ func TestGather(t *testing.T) {
 		received{message: core.ExecMessage{Kind: core.ExecEnded, Offset: 39}},
 	)
 	want := []core.ExecMessage{
-		{Kind: core.ExecStdout, Offset: 0, Data: []byte("one two ")}, {Kind: core.ExecStderr, Offset: 8, Data: []byte("err")},
-		{Kind: core.ExecStdout, Offset: 11, Data: []byte("x")}, gap, {Kind: core.ExecStdout, Offset: 20, Data: []byte("ab")},
-		{Kind: core.ExecStdout, Offset: 30, Data: []byte("elsewhere")}, {Kind: core.ExecEnded, Offset: 39},
+		{Kind: core.ExecStdout, Offset: 0, Data: []byte("one two ")},
+		{Kind: core.ExecStderr, Offset: 8, Data: []byte("err")},
+		{Kind: core.ExecStdout, Offset: 11, Data: []byte("x")},
+		gap,
+		{Kind: core.ExecStdout, Offset: 20, Data: []byte("ab")},
+		{Kind: core.ExecStdout, Offset: 30, Data: []byte("elsewhere")},
+		{Kind: core.ExecEnded, Offset: 39},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

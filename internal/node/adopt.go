@@ -26,7 +26,7 @@ func (n *Node) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	traces := n.traces(ctx)
+	found := traces(ctx, n.cfg)
 	results := make([]adoption, len(entries))
 	var g errgroup.Group
 	g.SetLimit(adoptParallel)
@@ -37,14 +37,14 @@ func (n *Node) adopt(ctx context.Context) error {
 			continue
 		}
 		g.Go(func() error {
-			results[i] = n.adoptOne(ctx, e, traces)
+			results[i] = n.adoptOne(ctx, e, found)
 			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	n.sayAdopted(results)
+	sayAdopted(n.log, results)
 	return nil
 }
 
@@ -65,7 +65,7 @@ const (
 )
 
 // sayAdopted writes the one line about all sandboxes.
-func (n *Node) sayAdopted(results []adoption) {
+func sayAdopted(log *slog.Logger, results []adoption) {
 	if len(results) == 0 {
 		return
 	}
@@ -79,14 +79,14 @@ func (n *Node) sayAdopted(results []adoption) {
 			attrs = append(attrs, slog.Int(string(why), counts[why]))
 		}
 	}
-	n.log.Info("sandboxes of before the start", attrs...)
+	log.Info("sandboxes of before the start", attrs...)
 }
 
 // traces returns the sandboxes of which the runtime has any trace; nil if that can't be told.
-func (n *Node) traces(ctx context.Context) map[core.SandboxID]bool {
-	list, err := n.cfg.Runtime.List(ctx)
+func traces(ctx context.Context, cfg Config) map[core.SandboxID]bool {
+	list, err := cfg.Runtime.List(ctx)
 	if err != nil {
-		n.log.Warn("the machines of before the start can't be listed", slog.Any("err", err))
+		cfg.Logger.Warn("the machines of before the start can't be listed", slog.Any("err", err))
 		return nil
 	}
 	found := map[core.SandboxID]bool{}
