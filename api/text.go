@@ -6,11 +6,14 @@ import "unicode/utf8"
 // base64. Much text of which more than a quarter is control characters, such as zeros, is raw too: JSON would make it up to six
 // times as long.
 func Text(b []byte) (text string, raw []byte) {
-	if utf8.Valid(b) && !swells(b) {
+	if IsText(b) {
 		return string(b), nil
 	}
 	return "", b
 }
+
+// IsText reports whether Text makes text of bytes.
+func IsText(b []byte) bool { return utf8.Valid(b) && !swells(b) }
 
 // swellsFrom is the size from which on it matters how long text is in JSON. What is shorter is likely to be read by people.
 const swellsFrom = 1 << 10
