@@ -123,22 +123,10 @@ func (a execAPI) runExec(w http.ResponseWriter, r *request, ref string, spec cor
 	if err != nil {
 		return err
 	}
-	out := api.ExecResult{
+	return sendResult(w, api.ExecResult{
 		ID: string(result.ID), PID: result.PID, Outcome: api.Outcome(result.Outcome), ExitCode: result.ExitCode,
 		Signal: result.Signal, OutOfMemory: result.OutOfMemory, Truncated: result.Truncated, DurationMs: result.Duration.Milliseconds(),
-	}
-	out.Stdout, out.StdoutRaw = optionalText(result.Stdout)
-	out.Stderr, out.StderrRaw = optionalText(result.Stderr)
-	return writeJSON(w, http.StatusOK, out)
-}
-
-// optionalText is api.Text for a field that is there even if it is empty.
-func optionalText(b []byte) (*string, []byte) {
-	text, raw := api.Text(b)
-	if raw != nil {
-		return nil, raw
-	}
-	return &text, nil
+	}, result.Stdout, result.Stderr)
 }
 
 func (a execAPI) startExec(w http.ResponseWriter, r *request, ref string, spec core.ExecSpec) error {
