@@ -17,9 +17,9 @@ import (
 type memoryGuard struct {
 	srv    *Server
 	memory Memory
-	// before is what was in use at the last look, quiet how many looks it hasn't risen for.
+	// before is what was in use at the last look, quiet since when it hasn't risen and no exec has begun.
 	before int64
-	quiet  int
+	quiet  time.Time
 	// wake tells that something has begun to run.
 	wake chan struct{}
 }
@@ -28,18 +28,19 @@ const (
 	// fillRate is how many bytes per second a processor can touch at most of memory that is new to gVisor: measured 0.95 GiB
 	// per second and processor.
 	fillRate = 1 << 30
-	// slack is how far beyond the limit use may come before the guard has looked: half of what the host adds at least.
-	slack = 32 << 20
-	// longestNap bounds the time between two looks, because limits may change; it may be mostQuiet times doubled while use doesn't
-	// rise, to quietNap at most. What then fills memory as fast as it can is too fast for the guard; a new exec wakes it.
+	// slack is how far beyond the limit use may come before the guard has looked. What the host adds is needed for more: what
+	// gVisor's kernel holds, and what is used up until a kill has helped, 30 MiB on an idle machine and twice that on a busy one.
+	slack = 8 << 20
+	// longestNap bounds the time between two looks, because limits may change. While there is quiet the nap may be quietShare of the time
+	// that this has lasted, to quietNap at most: what then fills memory as fast as it can is too fast for the guard.
 	longestNap = 500 * time.Millisecond
 	quietNap   = time.Second
-	mostQuiet  = 3
+	quietShare = 8
 	// rise is what use must have grown by to count as rising.
 	rise = 1 << 20
 	// reliefTick is how often is looked whether a kill has helped.
 	reliefTick = 2 * time.Millisecond
-	// firstNap is how long it sleeps at most after a time in which nothing ran: files may have been written to memory since.
+	// firstNap is how long it sleeps at most when an exec begins.
 	firstNap = 20 * time.Millisecond
 	// reliefWait is how long what was killed may take to give its memory back before the next is killed, if memory doesn't go
 	// on being used up meanwhile, as fast as reliefRise.
@@ -58,24 +59,34 @@ const (
 func (g *memoryGuard) run() {
 	defer func() { _ = g.memory.Close() }()
 	for {
-		wait := firstNap
 		select {
 		case <-g.wake:
-			g.quiet = 0
 		case <-g.srv.ctx.Done():
 			return
 		}
-		for g.srv.busy() {
-			timer := time.NewTimer(wait)
+		for next := g.soon(time.Time{}); g.srv.busy(); {
+			timer := time.NewTimer(time.Until(next))
 			select {
 			case <-timer.C:
+				next = time.Now().Add(g.look())
+			case <-g.wake:
+				next = g.soon(next)
 			case <-g.srv.ctx.Done():
 				timer.Stop()
 				return
 			}
-			wait = g.look()
+			timer.Stop()
 		}
 	}
+}
+
+// soon returns when to look next because an exec begins: firstNap from now, unless that was to be earlier.
+func (g *memoryGuard) soon(next time.Time) time.Time {
+	g.quiet = time.Now()
+	if soon := time.Now().Add(firstNap); next.IsZero() || soon.Before(next) {
+		return soon
+	}
+	return next
 }
 
 // look kills if it must, and returns how long to wait for the next look.
@@ -86,13 +97,11 @@ func (g *memoryGuard) look() time.Duration {
 		return longestNap
 	}
 	if used-g.before > rise {
-		g.quiet = 0
-	} else if g.quiet < mostQuiet {
-		g.quiet++
+		g.quiet = time.Now()
 	}
 	g.before = used
 	if used < limit {
-		return nap(limit-used, g.quiet)
+		return nap(limit-used, time.Since(g.quiet))
 	}
 	least := limit / leastShare
 	if used-limit > desperateExcess {
@@ -100,19 +109,20 @@ func (g *memoryGuard) look() time.Duration {
 	}
 	victim := g.greediest(least)
 	if victim == nil {
-		return nap(0, g.quiet)
+		return nap(0, time.Since(g.quiet))
 	}
 	g.srv.log.Warn("memory is used up: killing", slog.String("exec_id", victim.id), slog.Int64("used", used), slog.Int64("limit", limit))
 	victim.killForMemory(least)
 	g.awaitRelief(victim, used+reliefRise)
-	g.quiet = 0
+	g.quiet = time.Now()
 	return nap(0, 0)
 }
 
-// nap is how long to leave the sandbox alone: until it could have used up what is left and the slack, longer if it has been quiet.
-func nap(left int64, quiet int) time.Duration {
+// nap is how long to leave the sandbox alone: until it could have used up what is left and the slack, longer if there has been
+// quiet for long.
+func nap(left int64, quiet time.Duration) time.Duration {
 	d := time.Duration(float64(left+slack) / float64(runtime.NumCPU()*fillRate) * float64(time.Second))
-	return min(min(d, longestNap)<<quiet, quietNap)
+	return max(min(d, longestNap), min(quiet/quietShare, quietNap))
 }
 
 // greediest returns the exec whose group holds most, nil if none holds least.
