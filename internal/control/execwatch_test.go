@@ -11,7 +11,12 @@ func TestNextWatch(t *testing.T) {
 		news bool
 		want time.Duration
 	}{
-		{true, watchEvery}, {false, 2 * watchEvery}, {false, 4 * watchEvery}, {false, watchSeldom}, {false, watchSeldom}, {true, watchEvery},
+		{true, watchEvery},
+		{false, 2 * watchEvery},
+		{false, 4 * watchEvery},
+		{false, watchSeldom},
+		{false, watchSeldom},
+		{true, watchEvery},
 		{false, 2 * watchEvery},
 	} {
 		if wait = nextWatch(wait, step.news); wait != step.want {

@@ -25,30 +25,45 @@ func (c *session) listFiles(q wire.ListFilesRequest) (wire.ListFilesReply, error
 	if q.Limit <= 0 || q.Limit > maxListFiles {
 		return wire.ListFilesReply{}, core.Invalid("limit", "a limit is 1 to %d", maxListFiles)
 	}
-	page, err := smallest(name, string(q.After), q.Limit)
-	if err != nil {
-		return wire.ListFilesReply{}, fileError(err, "path", name)
-	}
-	reply := wire.ListFilesReply{Files: make([]wire.FileInfo, 0, len(page))}
+	reply := wire.ListFilesReply{Files: make([]wire.FileInfo, 0, min(q.Limit, 64))}
 	n := &names{}
+	// A page that is not full is the last one: what goes while it is made is made up for.
+	for after, last := string(q.After), false; !last && len(reply.Files) < q.Limit; {
+		want := q.Limit - len(reply.Files)
+		page, err := smallest(name, after, want)
+		if err != nil {
+			return wire.ListFilesReply{}, fileError(err, "path", name)
+		}
+		if last = len(page) < want; len(page) > 0 {
+			after = page[len(page)-1]
+		}
+		if reply.Files, err = describe(reply.Files, name, page, n); err != nil {
+			return wire.ListFilesReply{}, err
+		}
+	}
+	return reply, nil
+}
+
+// describe appends what there is to say of a directory's entries, except of those that have gone.
+func describe(list []wire.FileInfo, dir string, page []string, n *names) ([]wire.FileInfo, error) {
 	for _, entry := range page {
 		// Without path.Join: cleaning would change the meaning of ".." after a link.
-		full := name + "/" + entry
-		if name == "/" {
+		full := dir + "/" + entry
+		if dir == "/" {
 			full = "/" + entry
 		}
 		st, err := os.Lstat(full)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it went between the two looks
+			continue
 		}
 		if err != nil {
-			return wire.ListFilesReply{}, fileError(err, "path", full)
+			return nil, fileError(err, "path", full)
 		}
 		i := fileInfo(full, st, n)
 		i.Name = wire.Bytes(path.Base(entry))
-		reply.Files = append(reply.Files, i)
+		list = append(list, i)
 	}
-	return reply, nil
+	return list, nil
 }
 
 // smallest returns the at most limit smallest names after the given one, in order.
