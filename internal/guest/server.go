@@ -76,12 +76,13 @@ func (c Config) withDefaults() Config {
 
 // Server is an agent.
 type Server struct {
-	cfg    Config
-	log    *slog.Logger
-	reaper *reaper
-	groups groupMaker
-	budget *budget
-	ops    map[wire.Op]handler
+	cfg      Config
+	log      *slog.Logger
+	reaper   *reaper
+	groups   groupMaker
+	budget   *budget
+	ops      map[wire.Op]handler
+	accounts accounts
 	// null is /dev/null, opened before anyone could replace it.
 	null *os.File
 	// buffers are what output goes through.

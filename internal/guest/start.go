@@ -54,7 +54,7 @@ func (s *Server) plan(q wire.ExecRequest) (plan, error) {
 	if name == "" {
 		name = id.User
 	}
-	acc, err := lookupAccount(name)
+	acc, err := s.accounts.lookup(name)
 	if err != nil {
 		return plan{}, err
 	}

@@ -84,6 +84,13 @@ func testExecOptions(t *testing.T, e env) {
 	if got := run(shoal.ExecRequest{Cmd: []string{"id", "-u"}, User: "nobody"}); got != "65534" {
 		t.Errorf("user %q", got)
 	}
+	// A user that is made, and then changed, is who it is now.
+	for _, uid := range []string{"1234", "1235"} {
+		run(shoal.ExecRequest{Shell: "sed -i /^zoe:/d /etc/passwd && echo zoe:x:" + uid + ":1234::/:/bin/sh >>/etc/passwd", User: "root"})
+		if got := run(shoal.ExecRequest{Cmd: []string{"id", "-u"}, User: "zoe"}); got != uid {
+			t.Errorf("zoe is %q, want %s", got, uid)
+		}
+	}
 	if got := run(shoal.ExecRequest{Cmd: []string{"id", "-g"}, User: "1234:4321"}); got != "4321" {
 		t.Errorf("group %q", got)
 	}
