@@ -3,7 +3,7 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "2a12e81fff777b2180606cd75a69f684dac3c303f4d933789af5b610b96c0a9d"
+const DocumentDigest = "6186494620fe500ff38c42e1df4144401b088bc33a7c1eedfc7c4537cbfa4b4f"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
 const TypesDigest = "e78b6623048fc9c8d381f78a3e48003fae4716befb0f7abc40f54aab3aef8265"

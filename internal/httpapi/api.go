@@ -34,8 +34,8 @@ type Options struct {
 	Keepalive time.Duration
 	// Stall is how long a client may take over one write, read or ping before it is dropped (2 min).
 	Stall time.Duration
-	// CollectBytes is how much output of processes the replies that collect it may hold together (256 MiB). Each takes 2 MiB, the
-	// most it may hold, until its client has read it.
+	// CollectBytes is how much output of processes the replies that collect it may hold together (256 MiB). Each takes 2 MiB, or
+	// 128 KiB from a quarter that is kept for short ones, until its client has read it.
 	CollectBytes int64
 	// ReadyFor is how long the answer to a readiness probe holds, which anyone may send (1 s).
 	ReadyFor time.Duration

@@ -11,6 +11,8 @@ import (
 const (
 	// maxOutput is how much of each stream a reply holds.
 	maxOutput = 1 << 20
+	// shortOutput is how much it holds while there is no room for more.
+	shortOutput = 64 << 10
 	// collectBytes is how much output all replies that are being collected or sent may hold together.
 	collectBytes = 256 << 20
 	// collectAgain is when a caller for whom there was no room may come back.
@@ -18,20 +20,28 @@ const (
 )
 
 // collecting is the memory for output that replies hold from before a process starts until their clients have read it, so that
-// no number of callers, and none that don't read, can take more.
-type collecting struct{ room *semaphore.Weighted }
+// no number of callers, and none that don't read, can take more. A quarter of it is kept for short replies: calls that wait for
+// long and say little must not be turned away because some say much.
+type collecting struct{ full, short *semaphore.Weighted }
 
-func newCollecting(most int64) collecting { return collecting{semaphore.NewWeighted(most)} }
+func newCollecting(most int64) collecting {
+	return collecting{full: semaphore.NewWeighted(most - most/4), short: semaphore.NewWeighted(most / 4)}
+}
 
-// take reserves room for all that one reply may hold, and returns what gives it back. It doesn't wait: how long the others run
-// nobody knows.
-func (c collecting) take() (release func(), err error) {
-	const both = 2 * maxOutput // stdout and stderr
-	if !c.room.TryAcquire(both) {
-		return nil, &core.Error{
-			Code: core.CodeExhausted, RetryAfter: collectAgain,
-			Message: "too many calls are waiting for the output of a process: have it streamed with Accept: " + ndjson + ", or detach, which need no room for it",
+// take reserves room for all that one reply may hold, and returns how much of each stream that is, and what gives it back. It doesn't
+// wait: how long the others run nobody knows.
+func (c collecting) take() (limit int, release func(), err error) {
+	for _, r := range []struct {
+		room  *semaphore.Weighted
+		limit int
+	}{{c.full, maxOutput}, {c.short, shortOutput}} {
+		both := int64(2 * r.limit) // stdout and stderr
+		if r.room.TryAcquire(both) {
+			return r.limit, func() { r.room.Release(both) }, nil
 		}
 	}
-	return func() { c.room.Release(both) }, nil
+	return 0, nil, &core.Error{
+		Code: core.CodeExhausted, RetryAfter: collectAgain,
+		Message: "too many calls are waiting for the output of a process: have it streamed with Accept: " + ndjson + ", or detach, which need no room for it",
+	}
 }

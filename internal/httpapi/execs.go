@@ -114,12 +114,12 @@ func (a execAPI) runExec(w http.ResponseWriter, r *request, ref string, spec cor
 	if !spec.Stdin {
 		input = nil
 	}
-	release, err := a.collecting.take()
+	limit, release, err := a.collecting.take()
 	if err != nil {
 		return err
 	}
 	defer release()
-	result, err := a.control.RunExec(r.Context(), r.principal, ref, spec, input, maxOutput)
+	result, err := a.control.RunExec(r.Context(), r.principal, ref, spec, input, limit)
 	if err != nil {
 		return err
 	}

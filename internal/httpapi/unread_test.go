@@ -174,31 +174,37 @@ func TestDeadlineIsForOneReply(t *testing.T) {
 // room no process is started; what needs none is.
 func TestCollectedOutputHasABudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, c, fake := servePipes(t, func(o *httpapi.Options) { o.CollectBytes = 4 << 20 })
+		p, c, fake := servePipes(t, func(o *httpapi.Options) { o.CollectBytes = 3 << 20 /* one full reply and six short ones */ })
 		create(t, c, "x")
 		execs := c.Execs("x")
 		run := func() error {
 			_, err := execs.Run(t.Context(), shoal.ExecRequest{Cmd: []string{"echo", "hi"}})
 			return err
 		}
-		waits := make(chan error, 1)
-		go func() {
-			_, err := execs.Run(t.Context(), shoal.ExecRequest{Cmd: []string{"wait"}})
-			waits <- err
-		}()
-		synctest.Wait()
+		waits := make(chan error, 6)
+		wait := func() {
+			go func() {
+				_, err := execs.Run(t.Context(), shoal.ExecRequest{Cmd: []string{"wait"}})
+				waits <- err
+			}()
+			synctest.Wait()
+		}
+		wait()
 		if err := run(); err != nil {
 			t.Fatalf("with room for one more: %v", err)
 		}
 		_, gone := ask(t, p, "POST", "/v1/sandboxes/x/execs", "application/json", `{"cmd":["flood","100000"]}`)
 		synctest.Wait()
+		for range 5 {
+			wait()
+		}
 
 		procs := fake.procs[fake.sandboxes[0].ID]
 		e := wantCode(t, run(), shoal.CodeExhausted)
 		if e.RetryAfter <= 0 || !strings.Contains(e.Message, "x-ndjson") || !strings.Contains(e.Message, "detach") {
 			t.Errorf("told %q, retry after %v", e.Message, e.RetryAfter)
 		}
-		if now := fake.procs[fake.sandboxes[0].ID]; len(now) != len(procs) || len(now) != 3 {
+		if now := fake.procs[fake.sandboxes[0].ID]; len(now) != len(procs) || len(now) != 8 {
 			t.Errorf("%d processes, then %d", len(procs), len(now))
 		}
 		if _, err := execs.Start(t.Context(), shoal.ExecRequest{Cmd: []string{"echo", "hi"}}); err != nil {
@@ -217,9 +223,15 @@ func TestCollectedOutputHasABudget(t *testing.T) {
 		if err := run(); err != nil {
 			t.Errorf("after the reply that nobody read was given up: %v", err)
 		}
-		procs[0].end(core.OutcomeCanceled, nil, "")
-		if err := <-waits; err != nil {
-			t.Error(err)
+		for i, p := range procs {
+			if i != 1 && i != 2 { // those that have ended
+				p.end(core.OutcomeCanceled, nil, "")
+			}
+		}
+		for range cap(waits) {
+			if err := <-waits; err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }
