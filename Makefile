@@ -22,7 +22,7 @@ GOLANGCI_VERSION    := v2.15.0
 GOVULNCHECK_VERSION := v1.6.0
 
 # The race detector doubles the time and needs cgo: it runs where our own goroutines are, and not where gVisor is linked in.
-RACE       := ^shoal/(internal/(control|node|guest|httpapi|cli|network/fake|disk/fake|runtime/fake)|sdk)(/|$$)
+RACE       := ^shoal/(internal/(control|node|guest|httpapi|cli|dialect|httpserve|network/fake|disk/fake|runtime/fake)|sdk)(/|$$)
 
 LDFLAGS    := -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 

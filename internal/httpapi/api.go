@@ -13,6 +13,7 @@ import (
 
 	"shoal/api"
 	"shoal/internal/core"
+	"shoal/internal/httpserve"
 )
 
 // Options configure an API. The zero value of a field takes the default that its comment names.
@@ -24,9 +25,6 @@ type Options struct {
 	Loopback bool
 	// Hosts are further host names that the server is reached by, without port.
 	Hosts []string
-	// RatePerSecond and Burst limit the requests of each tenant (200 and 400).
-	RatePerSecond float64
-	Burst         int
 	// WideLog puts all that is known of a request into its log line, for programs that read them. Otherwise only a logger at
 	// level debug gets that, and people a short line.
 	WideLog bool
@@ -39,6 +37,9 @@ type Options struct {
 	CollectBytes int64
 	// ReadyFor is how long the answer to a readiness probe holds, which anyone may send (1 s).
 	ReadyFor time.Duration
+	// Strangers and Rates bound callers without a good key and tenants together with other listeners (its own).
+	Strangers *httpserve.Strangers
+	Rates     *httpserve.Rates
 	// Registry holds the metrics that GET /metrics shows; the API adds its own (a new one).
 	Registry *prometheus.Registry
 }
@@ -48,9 +49,9 @@ type API struct {
 	control Control
 	options Options
 	mux     *http.ServeMux
-	limits  *limiter
+	limits  *httpserve.Rates
 	// strangers bounds what comes without a key, ready what everyone may ask.
-	strangers *strangers
+	strangers *httpserve.Strangers
 	ready     *readiness
 	metrics   *metrics
 	// collecting is the room for what processes write.
@@ -73,8 +74,8 @@ func New(control Control, o Options) (*API, error) {
 	o = withDefaults(o)
 	closing, stop := context.WithCancel(context.Background())
 	a := &API{
-		control: control, options: o, mux: http.NewServeMux(), limits: newLimiter(o.RatePerSecond, o.Burst),
-		strangers: newStrangers(), ready: newReadiness(o.ReadyFor), collecting: newCollecting(o.CollectBytes),
+		control: control, options: o, mux: http.NewServeMux(), limits: o.Rates,
+		strangers: o.Strangers, ready: newReadiness(o.ReadyFor), collecting: newCollecting(o.CollectBytes),
 		metrics: newMetrics(o.Registry), closing: closing, close: stop,
 	}
 	if err := a.route(); err != nil {
@@ -84,12 +85,6 @@ func New(control Control, o Options) (*API, error) {
 }
 
 func withDefaults(o Options) Options {
-	if o.RatePerSecond == 0 {
-		o.RatePerSecond = 200
-	}
-	if o.Burst == 0 {
-		o.Burst = 400
-	}
 	if o.Keepalive == 0 {
 		o.Keepalive = 15 * time.Second
 	}
@@ -101,6 +96,12 @@ func withDefaults(o Options) Options {
 	}
 	if o.ReadyFor == 0 {
 		o.ReadyFor = time.Second
+	}
+	if o.Strangers == nil {
+		o.Strangers = httpserve.NewStrangers()
+	}
+	if o.Rates == nil {
+		o.Rates = httpserve.NewRates(httpserve.RequestsPerSecond, httpserve.RequestBurst)
 	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
@@ -205,7 +206,7 @@ func (a *API) admit(r *request) error {
 		if err := a.authenticate(r); err != nil {
 			return err
 		}
-		if err := a.limits.allow(r.principal.Tenant); err != nil {
+		if err := a.limits.Allow(r.principal.Tenant); err != nil {
 			return err
 		}
 	}

@@ -1,14 +1,12 @@
 package httpapi
 
 import (
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 
 	"shoal/internal/core"
+	"shoal/internal/httpserve"
 )
 
 // maxSecret bounds a key that is looked at.
@@ -18,7 +16,7 @@ const maxSecret = 512
 // many requests without a good key came is refused before that.
 func (a *API) authenticate(r *request) error {
 	secret, malformed := bearer(r.Header)
-	if err := a.strangers.admit(r.RemoteAddr, secret, r.began); err != nil {
+	if err := a.strangers.Admit(r.RemoteAddr, secret, r.began); err != nil {
 		return err
 	}
 	err := malformed
@@ -30,9 +28,9 @@ func (a *API) authenticate(r *request) error {
 	}
 	switch {
 	case err == nil:
-		a.strangers.welcome(secret)
+		a.strangers.Welcome(secret)
 	case core.IsCode(err, core.CodeUnauthenticated):
-		a.strangers.failed(r.RemoteAddr, secret, r.began)
+		a.strangers.Failed(r.RemoteAddr, secret, r.began)
 	}
 	return err
 }
@@ -51,31 +49,12 @@ func bearer(h http.Header) (string, error) {
 	return secret, nil
 }
 
-// checkHost refuses a request that reached a server on loopback by a name it doesn't have: a page on the web can make a
-// name of its own resolve to 127.0.0.1 and so let a browser talk to us as if we were its origin.
+// checkHost refuses a request that reached a server on loopback by a name it doesn't have.
 func (a *API) checkHost(hr *http.Request) error {
 	if !a.options.Loopback {
 		return nil
 	}
-	host := hostOnly(hr.Host)
-	if strings.EqualFold(host, "localhost") {
-		return nil
-	}
-	if slices.ContainsFunc(a.options.Hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
-		return nil
-	}
-	if ip, err := netip.ParseAddr(host); err == nil && ip.IsLoopback() {
-		return nil
-	}
-	return &core.Error{Code: core.CodeDenied, Field: "Host", Message: "this server has no such host name: use localhost or 127.0.0.1, or list the name in its setting hosts"}
-}
-
-// hostOnly returns a Host header's value without port and brackets.
-func hostOnly(hostport string) string {
-	if host, _, err := net.SplitHostPort(hostport); err == nil {
-		return host
-	}
-	return strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
+	return httpserve.CheckHost(hr, a.options.Hosts)
 }
 
 // checkOrigin refuses a page of another origin. Browsers send Origin with every WebSocket and can't be kept from opening

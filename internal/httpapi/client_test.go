@@ -16,7 +16,7 @@ import (
 
 	"shoal/internal/core"
 	"shoal/internal/httpapi"
-	"shoal/sdk/go"
+	shoal "shoal/sdk/go"
 )
 
 // newClient returns a client of a real HTTP server on a fresh fake.

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"shoal/api"
-	"shoal/sdk/go"
+	shoal "shoal/sdk/go"
 )
 
 func TestClientFiles(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shoal/internal/core"
+	"shoal/internal/httpserve"
 )
 
 // probeSize is how much of a file is read before its length is told: files of /proc and /sys lie about theirs.
@@ -103,7 +104,7 @@ func (a fileAPI) sendRange(w http.ResponseWriter, want byteRange, info core.File
 
 // send copies content to the client. A length that isn't reached is an error, which cuts the connection.
 func (a fileAPI) send(w http.ResponseWriter, content io.Reader, length int64) error {
-	if !sent(w) {
+	if !httpserve.Sent(w) {
 		w.WriteHeader(http.StatusOK)
 	}
 	rc := http.NewResponseController(w)
@@ -112,7 +113,7 @@ func (a fileAPI) send(w http.ResponseWriter, content io.Reader, length int64) er
 	for {
 		n, err := content.Read(buffer)
 		if n > 0 {
-			if err := extend(rc.SetWriteDeadline, a.options.Stall); err != nil {
+			if err := httpserve.Extend(rc.SetWriteDeadline, a.options.Stall); err != nil {
 				return err
 			}
 			if _, err := w.Write(buffer[:n]); err != nil {
@@ -194,7 +195,7 @@ func (a fileAPI) writeFile(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	rc := http.NewResponseController(w)
-	body := &upload{body: r.Body, extend: func(d time.Duration) error { return extend(rc.SetReadDeadline, d) }, stall: a.options.Stall}
+	body := &upload{body: r.Body, extend: func(d time.Duration) error { return httpserve.Extend(rc.SetReadDeadline, d) }, stall: a.options.Stall}
 	info, err := guest.WriteFile(r.Context(), path, core.WriteOptions{
 		Mode: mode, User: r.query.Get("user"), Parents: r.flag("parents"),
 	}, body)

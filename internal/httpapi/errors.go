@@ -11,6 +11,7 @@ import (
 
 	"shoal/api"
 	"shoal/internal/core"
+	"shoal/internal/httpserve"
 )
 
 // statusError is an error whose status HTTP itself prescribes, such as 405, instead of the code's.
@@ -30,7 +31,7 @@ func (e *statusError) Unwrap() error { return e.err }
 func (a *API) fail(w http.ResponseWriter, r *request, err error) {
 	e := a.public(r, err)
 	r.err, r.code = cause(err, e), e.Code
-	if sent(w) {
+	if httpserve.Sent(w) {
 		panic(http.ErrAbortHandler)
 	}
 	status := statusOf(e.Code)
@@ -102,7 +103,7 @@ func fullDisk(e *core.Error) bool {
 func (a *API) unknown(w http.ResponseWriter, hr *http.Request) {
 	r := requestOf(hr)
 	var allowed []string
-	if !clean(hr.URL.EscapedPath()) {
+	if !httpserve.CleanPath(hr.URL.EscapedPath()) {
 		a.fail(w, r, core.Errorf(core.CodeNotFound, "no such path: it has an empty or dotted part"))
 		return
 	}

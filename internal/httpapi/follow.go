@@ -11,6 +11,7 @@ import (
 
 	"shoal/api"
 	"shoal/internal/core"
+	"shoal/internal/httpserve"
 )
 
 const ndjson = "application/x-ndjson"
@@ -120,7 +121,7 @@ func (l *lineWriter) send(v any) error {
 
 // put writes and flushes.
 func (l *lineWriter) put(data []byte) error {
-	if err := extend(l.rc.SetWriteDeadline, l.stall); err != nil {
+	if err := httpserve.Extend(l.rc.SetWriteDeadline, l.stall); err != nil {
 		return err
 	}
 	if _, err := l.w.Write(data); err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"shoal/sdk/go"
+	shoal "shoal/sdk/go"
 )
 
 // TestInputAsBytes holds that input may be sent as it is, within the bound of a body, and that its end is said in one place.

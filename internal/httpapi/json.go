@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"shoal/internal/core"
+	"shoal/internal/httpserve"
 )
 
 const (
@@ -45,7 +46,7 @@ func decodeBody(w http.ResponseWriter, r *request, out any) error {
 // readBody reads a bounded body, which must come within the time.
 func readBody(w http.ResponseWriter, r *request, within time.Duration) ([]byte, error) {
 	rc := http.NewResponseController(w)
-	if err := extend(rc.SetReadDeadline, within); err != nil {
+	if err := httpserve.Extend(rc.SetReadDeadline, within); err != nil {
 		return nil, err
 	}
 	// As large as it says it is, so that nothing is copied while it grows.
@@ -58,7 +59,7 @@ func readBody(w http.ResponseWriter, r *request, within time.Duration) ([]byte, 
 		return nil, core.Wrap(core.CodeInvalid, err, "the body was cut off")
 	}
 	// A deadline left standing would end the request's context when it passes.
-	return b.Bytes(), extend(rc.SetReadDeadline, 0)
+	return b.Bytes(), httpserve.Extend(rc.SetReadDeadline, 0)
 }
 
 // isBinary reports whether a request's body is bytes and not JSON.

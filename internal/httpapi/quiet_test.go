@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"shoal/internal/httpapi"
-	"shoal/sdk/go"
+	shoal "shoal/sdk/go"
 )
 
 // TestLogLevels holds that moving data and looking, of which there is much, is no line at info unless it fails, and that what

@@ -21,8 +21,9 @@ import (
 
 	"shoal/internal/core"
 	"shoal/internal/httpapi"
+	"shoal/internal/httpserve"
 	"shoal/internal/obs"
-	"shoal/sdk/go"
+	shoal "shoal/sdk/go"
 )
 
 // logLine is one line of the log.
@@ -139,7 +140,7 @@ func TestPanic(t *testing.T) {
 }
 
 func TestRateLimit(t *testing.T) {
-	c, _ := newClient(t, func(o *httpapi.Options) { o.RatePerSecond, o.Burst = 0.01, 2 })
+	c, _ := newClient(t, func(o *httpapi.Options) { o.Rates = httpserve.NewRates(0.01, 2) })
 	c.MaxRetries = -1
 	for range 2 {
 		if _, err := c.Version(t.Context()); err != nil {

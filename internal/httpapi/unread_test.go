@@ -19,7 +19,7 @@ import (
 	"shoal/api"
 	"shoal/internal/core"
 	"shoal/internal/httpapi"
-	"shoal/sdk/go"
+	shoal "shoal/sdk/go"
 )
 
 // pipes is a listener whose connections hold nothing: what the server writes waits until it is read.

@@ -1,4 +1,4 @@
-package httpapi
+package httpserve
 
 import (
 	"container/list"
@@ -10,7 +10,7 @@ import (
 	"shoal/internal/core"
 )
 
-// strangers bounds what callers without a good key cost: each address may fail so often, then it is refused before the store
+// Strangers bounds what callers without a good key cost: each address may fail so often, then it is refused before the store
 // is asked, and its failures are logged once a minute.
 //
 // Behind one address there may be many callers, and one with a wrong key must not lock the others out. So keys that were good
@@ -19,7 +19,7 @@ import (
 // has not seen yet: as many times as it is faster than that budget.
 //
 // All tables have a fixed size, and forget who was not seen for the longest time.
-type strangers struct {
+type Strangers struct {
 	mu    sync.Mutex
 	addrs *recent[netip.Prefix, stranger]
 	good  *recent[secretHash, struct{}]
@@ -63,17 +63,18 @@ const (
 	maxKeys      = 4096
 )
 
-func newStrangers() *strangers {
-	return &strangers{
+// NewStrangers returns one that has seen nobody.
+func NewStrangers() *Strangers {
+	return &Strangers{
 		addrs: newRecent[netip.Prefix, stranger](maxStrangers),
 		good:  newRecent[secretHash, struct{}](maxKeys), bad: newRecent[secretHash, time.Time](maxKeys),
 		fresh: bucket{left: freshBurst},
 	}
 }
 
-// admit refuses an address that has failed too often, unless it comes with a key that was good lately or is not known yet. An
+// Admit refuses an address that has failed too often, unless it comes with a key that was good lately or is not known yet. An
 // empty secret is none.
-func (s *strangers) admit(remote, secret string, now time.Time) error {
+func (s *Strangers) Admit(remote, secret string, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	hash := secretHash(sha256.Sum256([]byte(secret)))
@@ -99,8 +100,8 @@ func (s *strangers) admit(remote, secret string, now time.Time) error {
 	}
 }
 
-// failed counts a request that had no good key. One that was good is no longer.
-func (s *strangers) failed(remote, secret string, now time.Time) {
+// Failed counts a request that had no good key. One that was good is no longer.
+func (s *Strangers) Failed(remote, secret string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.addrs.put(addressOf(remote), newStranger(now))
@@ -113,8 +114,8 @@ func (s *strangers) failed(remote, secret string, now time.Time) {
 	}
 }
 
-// welcome remembers a key that was good.
-func (s *strangers) welcome(secret string) {
+// Welcome remembers a key that was good.
+func (s *Strangers) Welcome(secret string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.good.put(sha256.Sum256([]byte(secret)), struct{}{})
@@ -124,8 +125,8 @@ func newStranger(now time.Time) stranger {
 	return stranger{failures: bucket{left: failureBurst, at: now}}
 }
 
-// mayLog reports whether a failure from an address is to be logged, and how many before it were not.
-func (s *strangers) mayLog(remote string, now time.Time) (unlogged int, ok bool) {
+// MayLog reports whether a failure from an address is to be logged, and how many before it were not.
+func (s *Strangers) MayLog(remote string, now time.Time) (unlogged int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.addrs.put(addressOf(remote), newStranger(now))

@@ -1,4 +1,4 @@
-package httpapi
+package httpserve
 
 import (
 	"sync"
@@ -9,8 +9,8 @@ import (
 	"shoal/internal/core"
 )
 
-// limiter bounds the request rate of each tenant.
-type limiter struct {
+// Rates bounds the request rate of each tenant.
+type Rates struct {
 	perSecond rate.Limit
 	burst     int
 
@@ -18,16 +18,23 @@ type limiter struct {
 	tenants map[core.TenantID]*rate.Limiter
 }
 
+// RequestsPerSecond and RequestBurst are what each tenant may ask of all listeners together.
+const (
+	RequestsPerSecond = 200
+	RequestBurst      = 400
+)
+
 // maxLimiters is how many tenants are remembered before those with a full bucket are forgotten, which changes nothing
 // for them.
 const maxLimiters = 4096
 
-func newLimiter(perSecond float64, burst int) *limiter {
-	return &limiter{perSecond: rate.Limit(perSecond), burst: burst, tenants: map[core.TenantID]*rate.Limiter{}}
+// NewRates returns limits that no tenant has used yet.
+func NewRates(perSecond float64, burst int) *Rates {
+	return &Rates{perSecond: rate.Limit(perSecond), burst: burst, tenants: map[core.TenantID]*rate.Limiter{}}
 }
 
-// allow takes one request off the tenant's bucket or says when the next will be possible.
-func (l *limiter) allow(tenant core.TenantID) error {
+// Allow takes one request off the tenant's bucket or says when the next will be possible.
+func (l *Rates) Allow(tenant core.TenantID) error {
 	now := time.Now()
 	reservation := l.bucket(tenant, now).ReserveN(now, 1)
 	wait := reservation.DelayFrom(now)
@@ -41,7 +48,7 @@ func (l *limiter) allow(tenant core.TenantID) error {
 	}
 }
 
-func (l *limiter) bucket(tenant core.TenantID, now time.Time) *rate.Limiter {
+func (l *Rates) bucket(tenant core.TenantID, now time.Time) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b, ok := l.tenants[tenant]; ok {

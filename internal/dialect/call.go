@@ -1,0 +1,56 @@
+package dialect
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"shoal/internal/control"
+	"shoal/internal/core"
+)
+
+// Call is one request with what has been learned about it, for its line in the log. One goroutine uses it at a time.
+type Call struct {
+	// ID is the request's id, which its reply carries as X-Request-Id.
+	ID string
+	// Operation is the vendor's name for what is called, such as "sandboxes.create"; empty until it is known.
+	Operation string
+	Principal control.Principal
+	// Sandbox is the sandbox that the request names.
+	Sandbox string
+	// Quiet says that the call is one of many that move data or look: it is a line of the log only if it fails.
+	Quiet bool
+	began time.Time
+	err   error
+	code  core.Code
+}
+
+type callKey struct{}
+
+// CallOf returns the call of a request that came through Handler; for any other, one that nobody will read.
+func CallOf(ctx context.Context) *Call {
+	if c, ok := ctx.Value(callKey{}).(*Call); ok {
+		return c
+	}
+	return &Call{ID: core.NewID(), began: time.Now()}
+}
+
+// Failed notes why a call failed, for the log, and returns the error that its caller may see: whatever is not a *core.Error is internal,
+// and is told as such with the request's id.
+func (c *Call) Failed(err error) *core.Error {
+	shown := c.public(err)
+	c.err, c.code = err, shown.Code
+	return shown
+}
+
+func (c *Call) public(err error) *core.Error {
+	var e *core.Error
+	switch {
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, context.Canceled):
+		return core.Errorf(core.CodeCanceled, "the call was canceled")
+	default:
+		return core.Errorf(core.CodeInternal, "internal error; the server's log has it under request id %s", c.ID)
+	}
+}

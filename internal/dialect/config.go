@@ -1,0 +1,73 @@
+package dialect
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"shoal/internal/control"
+	"shoal/internal/core"
+	"shoal/internal/store"
+)
+
+// Config is what an adapter is made from.
+type Config struct {
+	Control Control
+	Gate    *Gate
+	Logger  *slog.Logger
+	// Templates says which of our templates is meant by a vendor's name. A name that is not in it is looked up as it is.
+	Templates map[string]string
+	// Domain is the DNS name below which sandboxes have host names, with a port if clients need one; empty if they have none.
+	Domain string
+	// Closing ends when the server is about to: streams then tell their clients and end.
+	Closing context.Context //nolint:containedctx // It is the server's life, not a call's.
+}
+
+// Template returns our name for a vendor's template.
+func (c Config) Template(name string) string {
+	if ours, ok := c.Templates[name]; ok {
+		return ours
+	}
+	return name
+}
+
+// Control is what adapters need of control.Service. Every method is scoped to the principal's tenant; errors that are not
+// *core.Error are internal and never shown.
+type Control interface {
+	Sandboxes
+	Execs
+	Templates
+}
+
+// Sandboxes are the use cases on sandboxes and what is inside them.
+type Sandboxes interface {
+	CreateSandbox(ctx context.Context, p control.Principal, spec core.SandboxSpec) (core.Sandbox, error)
+	GetSandbox(ctx context.Context, p control.Principal, ref string) (core.Sandbox, error)
+	ListSandboxes(ctx context.Context, p control.Principal, f store.SandboxFilter, page store.Page) ([]core.Sandbox, string, error)
+	UpdateSandbox(ctx context.Context, p control.Principal, ref string, patch control.SandboxPatch) (core.Sandbox, error)
+	DeleteSandbox(ctx context.Context, p control.Principal, ref string) error
+	Files(ctx context.Context, p control.Principal, ref string) (core.Guest, error)
+	Metrics(ctx context.Context, p control.Principal, ref string) (core.SandboxMetrics, error)
+	Events(ctx context.Context, p control.Principal, ref string, after int64, limit int, wait time.Duration) ([]core.Event, int64, error)
+}
+
+// Execs are the use cases on processes.
+type Execs interface {
+	Exec(ctx context.Context, p control.Principal, ref string, spec core.ExecSpec) (core.Exec, core.ExecStream, error)
+	RunExec(ctx context.Context, p control.Principal, ref string, spec core.ExecSpec, stdin []byte, limit int) (core.ExecResult, error)
+	AttachExec(ctx context.Context, p control.Principal, ref string, id core.ExecID, from int64) (core.ExecStream, error)
+	GetExec(ctx context.Context, p control.Principal, ref string, id core.ExecID) (core.Exec, error)
+	ListExecs(ctx context.Context, p control.Principal, ref string, page store.Page) ([]core.Exec, string, error)
+	SignalExec(ctx context.Context, p control.Principal, ref string, id core.ExecID, signal string) error
+	CancelExec(ctx context.Context, p control.Principal, ref string, id core.ExecID) error
+	ResizeExec(ctx context.Context, p control.Principal, ref string, id core.ExecID, rows, cols uint16) error
+	WriteExecStdin(ctx context.Context, p control.Principal, ref string, id core.ExecID, data []byte, end bool) error
+}
+
+// Templates are the use cases on templates.
+type Templates interface {
+	ListTemplates(ctx context.Context, p control.Principal, page store.Page) ([]core.Template, string, error)
+	GetTemplate(ctx context.Context, p control.Principal, ref string) (core.Template, error)
+}
+
+var _ Control = (*control.Service)(nil)
