@@ -198,10 +198,10 @@ func (e TemplateState) Valid() bool {
 
 // Actor Who caused an event.
 type Actor struct {
-	// ID The key's id, or the rule's name, such as `ttl`.
+	// ID The key's id, the id of the sandbox that the token opens, or the rule's name, such as `ttl`.
 	ID string `json:"id"`
 
-	// Kind `key` for a caller, `system` for the server itself.
+	// Kind `key` for a caller with an API key, `token` for one with a sandbox's access token, `system` for the server itself.
 	Kind string `json:"kind"`
 }
 

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "6186494620fe500ff38c42e1df4144401b088bc33a7c1eedfc7c4537cbfa4b4f"
+const DocumentDigest = "16fa24c50dcc3bef781f6166f952903234c6ed530e110036c28d893edd88aa09"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "e78b6623048fc9c8d381f78a3e48003fae4716befb0f7abc40f54aab3aef8265"
+const TypesDigest = "5acb0f970167df4fcc9d6d5d06a01810476d5ed2029a557a52dbec609c00b9bd"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

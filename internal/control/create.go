@@ -20,6 +20,9 @@ func (s *Service) CreateSandbox(ctx context.Context, p Principal, spec core.Sand
 }
 
 func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.SandboxSpec, now time.Time) (core.Sandbox, error) {
+	if err := p.needKey(); err != nil {
+		return core.Sandbox{}, err
+	}
 	spec, ttl, err := s.limits.apply(spec)
 	if err != nil {
 		return core.Sandbox{}, err

@@ -14,7 +14,7 @@ import (
 // background. It is allowed in every state and cancels whatever is under way.
 func (s *Service) DeleteSandbox(ctx context.Context, p Principal, ref string) error {
 	start := s.clock.Now()
-	err := s.removal.start(ctx, p.Actor, "", func(r store.Reader) (core.Sandbox, error) { return r.Sandbox(p.Tenant, ref) })
+	err := s.removal.start(ctx, p.Actor, "", func(r store.Reader) (core.Sandbox, error) { return p.findToChange(r, ref) })
 	s.observer.Delete(err, s.clock.Now().Sub(start))
 	return err
 }

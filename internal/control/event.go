@@ -25,9 +25,12 @@ func system(rule string) core.Actor { return core.Actor{Kind: "system", ID: rule
 func (s *Service) Events(ctx context.Context, p Principal, ref string, after int64, limit int, wait time.Duration) (list []core.Event, oldest int64, err error) {
 	var id core.SandboxID
 	if ref != "" {
-		if id, err = s.everKnown(ctx, p, ref); err != nil {
-			return nil, 0, err
-		}
+		id, err = s.everKnown(ctx, p, ref)
+	} else {
+		err = p.needKey()
+	}
+	if err != nil {
+		return nil, 0, err
 	}
 	deadline := s.clock.After(wait)
 	for {
@@ -55,9 +58,9 @@ func (s *Service) Events(ctx context.Context, p Principal, ref string, after int
 // its events is to see the last one too.
 func (s *Service) everKnown(ctx context.Context, p Principal, ref string) (id core.SandboxID, err error) {
 	err = s.store.View(ctx, func(r store.Reader) error {
-		sb, err := r.Sandbox(p.Tenant, ref)
+		sb, err := p.find(r, ref)
 		if core.IsCode(err, core.CodeNotFound) && core.IsID(ref) {
-			if gone, gerr := r.SandboxByID(core.SandboxID(ref)); gerr == nil && gone.Tenant == p.Tenant {
+			if gone, gerr := r.SandboxByID(core.SandboxID(ref)); gerr == nil && p.sees(gone) {
 				sb, err = gone, nil
 			}
 		}

@@ -30,7 +30,7 @@ func (s *Service) AttachExec(ctx context.Context, p Principal, ref string, id co
 // exec finds the record of an exec of the caller's.
 func (s *Service) exec(ctx context.Context, p Principal, ref string, id core.ExecID) (sb core.Sandbox, e core.Exec, err error) {
 	err = s.store.View(ctx, func(r store.Reader) error {
-		if sb, err = r.Sandbox(p.Tenant, ref); err != nil {
+		if sb, err = p.find(r, ref); err != nil {
 			return err
 		}
 		e, err = r.Exec(sb.ID, id)
@@ -72,7 +72,7 @@ func (s *Service) merge(ctx context.Context, sb core.Sandbox, e, live core.Exec)
 func (s *Service) ListExecs(ctx context.Context, p Principal, ref string, page store.Page) (list []core.Exec, next string, err error) {
 	var sb core.Sandbox
 	err = s.store.View(ctx, func(r store.Reader) error {
-		if sb, err = r.Sandbox(p.Tenant, ref); err != nil {
+		if sb, err = p.find(r, ref); err != nil {
 			return err
 		}
 		list, next, err = r.ListExecs(sb.ID, page)

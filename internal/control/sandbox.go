@@ -18,7 +18,7 @@ type SandboxPatch struct {
 // GetSandbox finds a sandbox by id or name.
 func (s *Service) GetSandbox(ctx context.Context, p Principal, ref string) (sb core.Sandbox, err error) {
 	err = s.store.View(ctx, func(r store.Reader) error {
-		sb, err = r.Sandbox(p.Tenant, ref)
+		sb, err = p.find(r, ref)
 		return err
 	})
 	return sb, err
@@ -26,6 +26,9 @@ func (s *Service) GetSandbox(ctx context.Context, p Principal, ref string) (sb c
 
 // ListSandboxes returns a page of the tenant's sandboxes, newest first.
 func (s *Service) ListSandboxes(ctx context.Context, p Principal, f store.SandboxFilter, page store.Page) (list []core.Sandbox, next string, err error) {
+	if err := p.needKey(); err != nil {
+		return nil, "", err
+	}
 	err = s.store.View(ctx, func(r store.Reader) error {
 		list, next, err = r.ListSandboxes(p.Tenant, f, page)
 		return err
@@ -42,7 +45,7 @@ func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, pa
 	}
 	now := s.clock.Now()
 	err = s.store.Update(ctx, func(tx store.Tx) error {
-		if sb, err = tx.Sandbox(p.Tenant, ref); err != nil {
+		if sb, err = p.findToChange(tx, ref); err != nil {
 			return err
 		}
 		if patch.Labels != nil {

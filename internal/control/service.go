@@ -14,13 +14,6 @@ import (
 	"shoal/internal/store"
 )
 
-// Principal is who makes a call: every call is scoped to its tenant.
-type Principal struct {
-	Tenant core.TenantID
-	Actor  core.Actor
-	Admin  bool
-}
-
 // Config is what the use cases need.
 type Config struct {
 	Store  store.Store
@@ -55,6 +48,7 @@ type Observer interface {
 type Service struct {
 	*deps
 	limits    Limits
+	access    *access
 	nodeID    core.NodeID
 	templates *templates
 	creation  *creation
@@ -90,6 +84,7 @@ func New(cfg Config) *Service {
 		commands: newCommands(), waiters: newWaiters(), tasks: newTasks(),
 	}
 	s := &Service{deps: d, limits: cfg.Limits, nodeID: cfg.NodeID}
+	s.access = &access{deps: d}
 	s.templates = &templates{deps: d, build: cfg.Build, names: cfg.Bootstrap}
 	s.records = &execRecords{deps: d}
 	s.watchers = newWatchers(d, s.records)
@@ -103,6 +98,9 @@ func New(cfg Config) *Service {
 // Start repairs what a restart cut off, applies the ttls that passed meanwhile, and starts the loops. No call may be made
 // before it returns.
 func (s *Service) Start(ctx context.Context) error {
+	if err := s.access.start(ctx); err != nil {
+		return err
+	}
 	if err := s.repair.reconcile(ctx); err != nil {
 		return err
 	}
@@ -130,7 +128,10 @@ func (s *Service) Ready(ctx context.Context) error {
 }
 
 // Capacity tells what the node has and has promised.
-func (s *Service) Capacity(ctx context.Context, _ Principal) (core.NodeCapacity, error) {
+func (s *Service) Capacity(ctx context.Context, p Principal) (core.NodeCapacity, error) {
+	if err := p.needKey(); err != nil {
+		return core.NodeCapacity{}, err
+	}
 	return s.node.Capacity(ctx)
 }
 

@@ -29,6 +29,9 @@ type templates struct {
 
 // ListTemplates returns a page of the templates that the tenant may use.
 func (s *Service) ListTemplates(ctx context.Context, p Principal, page store.Page) (list []core.Template, next string, err error) {
+	if err := p.needKey(); err != nil {
+		return nil, "", err
+	}
 	err = s.store.View(ctx, func(r store.Reader) error {
 		list, next, err = r.ListTemplates(p.Tenant, page)
 		return err
@@ -38,6 +41,9 @@ func (s *Service) ListTemplates(ctx context.Context, p Principal, page store.Pag
 
 // GetTemplate finds a template by id or name; one that is being built is returned with its progress.
 func (s *Service) GetTemplate(ctx context.Context, p Principal, ref string) (core.Template, error) {
+	if err := p.needKey(); err != nil {
+		return core.Template{}, err
+	}
 	return s.templates.any(ctx, p.Tenant, ref)
 }
 

@@ -62,10 +62,10 @@ type SandboxSpec struct {
 	Labels    map[string]string
 }
 
-// Actor says who caused an event: a key, or the system itself.
+// Actor says who caused an event: a key, a sandbox's access token, or the system itself.
 type Actor struct {
-	// Kind is "key" or "system".
+	// Kind is "key", "token" or "system".
 	Kind string `json:"kind"`
-	// ID is the key's id or the name of the rule, such as "ttl".
+	// ID is the key's id, the id of the sandbox that the token opens, or the name of the rule, such as "ttl".
 	ID string `json:"id"`
 }
