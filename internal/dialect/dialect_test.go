@@ -68,7 +68,7 @@ func serve(t *testing.T, adapter http.HandlerFunc) (*http.Response, string) {
 		http.Error(w, e.Message, http.StatusInternalServerError)
 	})
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/x\ny?secret=1", nil))
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/x%0Ay?secret=1", nil))
 	return w.Result(), log.String()
 }
 
