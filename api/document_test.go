@@ -173,6 +173,7 @@ func TestExamplesAreTheTypes(t *testing.T) {
 		"ExecResult":           func() any { return &api.ExecResult{} }, "Exec": func() any { return &api.Exec{} },
 		"ExecMessage": func() any { return &api.ExecMessage{} }, "FileInfo": func() any { return &api.FileInfo{} },
 		"EventList": func() any { return &api.EventList{} }, "TemplateList": func() any { return &api.TemplateList{} },
+		"Key": func() any { return &api.Key{} }, "KeyList": func() any { return &api.KeyList{} },
 		"ErrorBody": func() any { return &api.ErrorBody{} }, "Version": func() any { return &api.Version{} },
 	}
 	checked := 0

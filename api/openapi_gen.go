@@ -247,6 +247,18 @@ type CreateExecRequest struct {
 	User string `json:"user,omitempty,omitzero"`
 }
 
+// CreateKeyRequest What key to make.
+type CreateKeyRequest struct {
+	// Dialect The form of the secret: `e2b_…` or `pds_…` for the clients of E2B and PandaStack, which may check it. Left out it is `shoal_…`. It says nothing of where the key works.
+	Dialect string `json:"dialect,omitempty,omitzero"`
+
+	// ExpiresInSeconds Seconds that it is good for, at most ten years; left out, it is good until it is deleted.
+	ExpiresInSeconds *int64 `json:"expires_in_seconds,omitempty"`
+
+	// Name A name for people: 1 to 63 characters of [a-z0-9-], not of the form of an id. Several keys may have the same. Left out, it has none.
+	Name string `json:"name,omitempty,omitzero"`
+}
+
 // CreateSandboxRequest What to create. Every field has a default.
 type CreateSandboxRequest struct {
 	// DiskBytes Limit of what it writes to its own tree, in bytes. Default and bounds by the server's configuration.
@@ -321,7 +333,7 @@ type Event struct {
 	// Seq Rises by one per tenant, without gaps.
 	Seq int64 `json:"seq"`
 
-	// Type What happened as noun.verb: `sandbox.creating`, `sandbox.running`, `sandbox.failed`, `sandbox.deleted`, `exec.started`, `exec.ended`, `template.ready`, `template.failed`.
+	// Type What happened as noun.verb: `sandbox.creating`, `sandbox.running`, `sandbox.failed`, `sandbox.deleted`, `exec.started`, `exec.ended`, `template.ready`, `template.failed`, `key.created`, `key.deleted`.
 	Type string `json:"type"`
 }
 
@@ -594,6 +606,36 @@ type FileType string
 type Health struct {
 	// Status `ok`.
 	Status string `json:"status"`
+}
+
+// Key An API key.
+type Key struct {
+	// Admin Whether it is the admin key that came with the server.
+	Admin bool `json:"admin"`
+
+	// CreatedAt When it was made.
+	CreatedAt time.Time `json:"created_at"`
+
+	// ExpiresAt From when on it is no longer good; absent if that is never.
+	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+
+	// ID Its id. It is no secret.
+	ID string `json:"id"`
+
+	// Name Its name for people.
+	Name string `json:"name,omitempty,omitzero"`
+
+	// Secret The secret that calls are made with. It is only in the reply to the call that made the key.
+	Secret string `json:"secret,omitempty,omitzero"`
+}
+
+// KeyList One page of keys.
+type KeyList struct {
+	// Keys The keys.
+	Keys []Key `json:"keys"`
+
+	// NextCursor The cursor of the next page; absent on the last, and only there.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
 // MakeDirectoryRequest Which directory to make. One of `path` and `path_raw` is required.
@@ -945,6 +987,15 @@ type ListEventsParams struct {
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
+// ListKeysParams defines parameters for ListKeys.
+type ListKeysParams struct {
+	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
+	Cursor CursorParam `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
+	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
 // ListSandboxesParams defines parameters for ListSandboxes.
 type ListSandboxesParams struct {
 	// State Only sandboxes in one of these states. May be repeated.
@@ -1073,6 +1124,9 @@ type ListTemplatesParams struct {
 	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
+
+// CreateKeyJSONRequestBody defines body for CreateKey for application/json ContentType.
+type CreateKeyJSONRequestBody = CreateKeyRequest
 
 // CreateSandboxJSONRequestBody defines body for CreateSandbox for application/json ContentType.
 type CreateSandboxJSONRequestBody = CreateSandboxRequest

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "16fa24c50dcc3bef781f6166f952903234c6ed530e110036c28d893edd88aa09"
+const DocumentDigest = "b05fa3d0b059a8857cd2cf96f7790e8369164df426704eedfd56179f3a194a15"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "5acb0f970167df4fcc9d6d5d06a01810476d5ed2029a557a52dbec609c00b9bd"
+const TypesDigest = "007611ae1be9077dfe3e96140cc846fadc8180d0d8a28c3c4f97b0706683160d"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -24,6 +24,12 @@ func Operations() []Operation {
 			{Name: "wait", Type: Integer, Min: 0, Max: 60},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
+		{ID: "createKey", Method: "POST", Path: "/v1/keys", Open: false, Body: true},
+		{ID: "listKeys", Method: "GET", Path: "/v1/keys", Open: false, Body: false, Query: []Parameter{
+			{Name: "cursor", Type: String, MaxLength: 1024},
+			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
+		}},
+		{ID: "deleteKey", Method: "DELETE", Path: "/v1/keys/{id}", Open: false, Body: false},
 		{ID: "createSandbox", Method: "POST", Path: "/v1/sandboxes", Open: false, Body: true},
 		{ID: "listSandboxes", Method: "GET", Path: "/v1/sandboxes", Open: false, Body: false, Query: []Parameter{
 			{Name: "state", Many: true, Type: String, Enum: []string{"creating", "running", "frozen", "standby", "hibernated", "stopped", "failed", "deleted"}},

@@ -125,7 +125,7 @@ So on the server's own machine call them as root (sudo), or set SHOAL_API_KEY.`,
 	root.AddCommand(
 		a.runCommand(), a.createCommand(), a.lsCommand(), a.getCommand(), a.setCommand(), a.rmCommand(),
 		a.execCommand(), a.shellCommand(), a.cpCommand(), a.logsCommand(), a.killCommand(),
-		a.templateCommand(), a.eventsCommand(), a.versionCommand(), a.completionCommand(), a.tourCommand(), a.referenceCommand(),
+		a.templateCommand(), keyCommand(a), a.eventsCommand(), a.versionCommand(), a.completionCommand(), a.tourCommand(), a.referenceCommand(),
 	)
 	for _, c := range extra {
 		if c.GroupID == "" {

@@ -13,6 +13,7 @@ import (
 type result struct {
 	Sandbox string `json:"sandbox,omitempty"`
 	Exec    string `json:"exec,omitempty"`
+	Key     string `json:"key,omitempty"`
 	Done    bool   `json:"done"`
 	// Code and Message say why it was not done.
 	Code    shoal.Code `json:"code,omitempty"`
@@ -21,9 +22,12 @@ type result struct {
 
 func resultOf(what, item string, err error) result {
 	r := result{Done: err == nil}
-	if what == "exec" {
+	switch what {
+	case "exec":
 		r.Exec = item
-	} else {
+	case "key":
+		r.Key = item
+	default:
 		r.Sandbox = item
 	}
 	if err != nil {

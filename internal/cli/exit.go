@@ -146,7 +146,9 @@ func typed(field string) string {
 		return "--workdir"
 	case "labels":
 		return "--label"
-	case "name", "template", "vcpus", "env", "user", "state", "label", "persistent", "after", "signal":
+	case "expires_in_seconds":
+		return "--expires"
+	case "name", "dialect", "template", "vcpus", "env", "user", "state", "label", "persistent", "after", "signal":
 		return "--" + field
 	}
 	return field

@@ -2,8 +2,6 @@ package control
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 
 	"shoal/internal/core"
@@ -12,16 +10,16 @@ import (
 )
 
 // Authenticate finds who a secret belongs to. Every failure looks the same.
-func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, error) {
+func (k *keys) Authenticate(ctx context.Context, secret string) (Principal, error) {
 	var key core.Key
-	err := s.store.View(ctx, func(r store.Reader) (err error) {
+	err := k.store.View(ctx, func(r store.Reader) (err error) {
 		key, err = r.KeyByHash(core.HashSecret(secret))
 		return err
 	})
 	if err != nil && !core.IsCode(err, core.CodeNotFound) {
 		return Principal{}, err
 	}
-	if err != nil || (!key.ExpiresAt.IsZero() && !key.ExpiresAt.After(s.clock.Now())) {
+	if err != nil || (!key.ExpiresAt.IsZero() && !key.ExpiresAt.After(k.clock.Now())) {
 		return Principal{}, core.Errorf(core.CodeUnauthenticated, "the API key is missing, unknown or expired")
 	}
 	return Principal{Tenant: key.Tenant, Admin: key.Admin, Actor: core.Actor{Kind: "key", ID: string(key.ID)}}, nil
@@ -31,9 +29,9 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (Principal, e
 const adminKeyID = "admin_key_id"
 
 // NewAdminKey makes the admin key and returns its secret, which is shown nowhere else. An earlier one is no longer valid.
-func (s *Service) NewAdminKey(ctx context.Context) (obs.Secret, error) {
+func (k *keys) NewAdminKey(ctx context.Context) (obs.Secret, error) {
 	secret := newSecret()
-	err := s.store.Update(ctx, func(tx store.Tx) error {
+	err := k.store.Update(ctx, func(tx store.Tx) error {
 		id, err := tx.Setting(adminKeyID)
 		if core.IsCode(err, core.CodeNotFound) {
 			id = core.NewID()
@@ -44,17 +42,10 @@ func (s *Service) NewAdminKey(ctx context.Context) (obs.Secret, error) {
 		}
 		return tx.PutKey(core.Key{
 			ID: core.KeyID(id), Tenant: core.DefaultTenant, Name: "admin", Hash: core.HashSecret(secret), Admin: true,
-			CreatedAt: s.clock.Now(),
+			CreatedAt: k.clock.Now(),
 		})
 	})
 	return obs.NewSecret(secret), err
-}
-
-// newSecret returns a key's secret: 256 random bits.
-func newSecret() string {
-	b := make([]byte, 32)
-	_, _ = rand.Read(b) // never fails since Go 1.24
-	return "shoal_" + base64.RawURLEncoding.EncodeToString(b)
 }
 
 // publicMessage is what of an error may be shown.

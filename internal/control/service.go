@@ -47,6 +47,7 @@ type Observer interface {
 // Durable: everything in the store. Process-only: the commands under way, the exec watchers and the waiters for events.
 type Service struct {
 	*deps
+	*keys
 	limits    Limits
 	access    *access
 	nodeID    core.NodeID
@@ -83,7 +84,7 @@ func New(cfg Config) *Service {
 		store: cfg.Store, node: cfg.Node, clock: cfg.Clock, log: cfg.Logger, observer: cfg.Observer,
 		commands: newCommands(), waiters: newWaiters(), tasks: newTasks(),
 	}
-	s := &Service{deps: d, limits: cfg.Limits, nodeID: cfg.NodeID}
+	s := &Service{deps: d, keys: &keys{deps: d}, limits: cfg.Limits, nodeID: cfg.NodeID}
 	s.access = &access{deps: d}
 	s.templates = &templates{deps: d, build: cfg.Build, names: cfg.Bootstrap}
 	s.records = &execRecords{deps: d}

@@ -15,6 +15,8 @@ const (
 	EventExecEnded       EventType = "exec.ended"
 	EventTemplateReady   EventType = "template.ready"
 	EventTemplateFailed  EventType = "template.failed"
+	EventKeyCreated      EventType = "key.created"
+	EventKeyDeleted      EventType = "key.deleted"
 )
 
 // Event is one thing that happened to a tenant's property. It commits in the transaction that made it true.

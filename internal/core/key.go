@@ -6,12 +6,32 @@ import (
 	"time"
 )
 
+// KeyDialect says of which form a key's secret is: the clients of some vendors refuse a key that doesn't look like their
+// vendor's. It is nothing but that form: every key works at every listener.
+type KeyDialect string
+
+// The forms of a secret.
+const (
+	KeyNative KeyDialect = ""
+	KeyE2B    KeyDialect = "e2b"
+	KeyPanda  KeyDialect = "panda"
+)
+
+// KeySpec says what key to make.
+type KeySpec struct {
+	// Name is for people and need not be unique; it may be empty.
+	Name    string
+	Dialect KeyDialect
+	// ExpiresIn is how long it will be good for; zero means for ever.
+	ExpiresIn time.Duration
+}
+
 // Key is an API key as the store keeps it: the secret itself is shown once and never stored.
 type Key struct {
 	ID     KeyID
 	Tenant TenantID
 	Name   string
-	// Hash is the hex sha256 of the secret, which has 256 random bits, so no slow hash is needed.
+	// Hash is the hex sha256 of the secret, which has at least 160 random bits, so no slow hash is needed.
 	Hash  string
 	Admin bool
 	// CreatedAt and ExpiresAt bound its use; a zero ExpiresAt means it does not expire.

@@ -114,12 +114,13 @@ type (
 	sandboxAPI struct{ *API }
 	execAPI    struct{ *API }
 	fileAPI    struct{ *API }
+	keyAPI     struct{ *API }
 	serverAPI  struct{ *API }
 )
 
 // operations joins the document's operations to their code.
 func (a *API) operations() map[string]operation {
-	sandboxes, execs, files, server := sandboxAPI{a}, execAPI{a}, fileAPI{a}, serverAPI{a}
+	sandboxes, execs, files, keys, server := sandboxAPI{a}, execAPI{a}, fileAPI{a}, keyAPI{a}, serverAPI{a}
 	return map[string]operation{
 		"createSandbox":     sandboxes.createSandbox,
 		"listSandboxes":     sandboxes.listSandboxes,
@@ -146,6 +147,9 @@ func (a *API) operations() map[string]operation {
 		"listEvents":        sandboxes.listEvents,
 		"listTemplates":     server.listTemplates,
 		"getTemplate":       server.getTemplate,
+		"createKey":         keys.createKey,
+		"listKeys":          keys.listKeys,
+		"deleteKey":         keys.deleteKey,
 		"getVersion":        server.getVersion,
 		"getHealth":         server.getHealth,
 		"getReadiness":      server.getReadiness,

@@ -6,6 +6,7 @@ import (
 
 	"shoal/internal/control"
 	"shoal/internal/core"
+	"shoal/internal/obs"
 	"shoal/internal/store"
 )
 
@@ -14,6 +15,7 @@ import (
 type Control interface {
 	Sandboxes
 	Execs
+	Keys
 	Server
 }
 
@@ -40,6 +42,13 @@ type Execs interface {
 	CancelExec(ctx context.Context, p control.Principal, ref string, id core.ExecID) error
 	ResizeExec(ctx context.Context, p control.Principal, ref string, id core.ExecID, rows, cols uint16) error
 	WriteExecStdin(ctx context.Context, p control.Principal, ref string, id core.ExecID, data []byte, end bool) error
+}
+
+// Keys are the use cases on API keys. They are an admin's.
+type Keys interface {
+	NewKey(ctx context.Context, p control.Principal, spec core.KeySpec) (core.Key, obs.Secret, error)
+	ListKeys(ctx context.Context, p control.Principal, page store.Page) ([]core.Key, string, error)
+	DeleteKey(ctx context.Context, p control.Principal, id core.KeyID) error
 }
 
 // Server are the use cases that concern the server as a whole.

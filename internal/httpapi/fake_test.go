@@ -13,6 +13,7 @@ import (
 	"shoal/internal/control"
 	"shoal/internal/core"
 	"shoal/internal/httpapi"
+	"shoal/internal/obs"
 	"shoal/internal/store"
 )
 
@@ -31,6 +32,7 @@ type fakeControl struct {
 	now       time.Time
 	ids       int
 	sandboxes []core.Sandbox
+	keys      []core.Key
 	procs     map[core.SandboxID][]*process
 	files     map[core.SandboxID]*fakeFiles
 	events    map[core.TenantID][]core.Event
@@ -76,6 +78,42 @@ func (f *fakeControl) Authenticate(_ context.Context, secret string) (control.Pr
 		return control.Principal{}, errors.New("disk I/O error at /secret/path")
 	}
 	return control.Principal{}, core.Errorf(core.CodeUnauthenticated, "the API key is unknown or expired")
+}
+
+func (f *fakeControl) NewKey(_ context.Context, p control.Principal, spec core.KeySpec) (core.Key, obs.Secret, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !p.Admin {
+		return core.Key{}, obs.Secret{}, core.Errorf(core.CodeDenied, "only an admin's key may make keys")
+	}
+	k := core.Key{ID: core.KeyID(f.id("k")), Tenant: p.Tenant, Name: spec.Name, CreatedAt: f.now}
+	if spec.ExpiresIn != 0 {
+		k.ExpiresAt = f.now.Add(spec.ExpiresIn)
+	}
+	f.keys = append(f.keys, k)
+	return k, obs.NewSecret(string(spec.Dialect) + "_secret"), nil
+}
+
+func (f *fakeControl) ListKeys(_ context.Context, p control.Principal, page store.Page) ([]core.Key, string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !p.Admin {
+		return nil, "", core.Errorf(core.CodeDenied, "only an admin's key may list keys")
+	}
+	return paged(f.keys, page)
+}
+
+func (f *fakeControl) DeleteKey(_ context.Context, p control.Principal, id core.KeyID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !p.Admin {
+		return core.Errorf(core.CodeDenied, "only an admin's key may delete keys")
+	}
+	before := len(f.keys)
+	if f.keys = slices.DeleteFunc(f.keys, func(k core.Key) bool { return k.ID == id }); len(f.keys) == before {
+		return core.Errorf(core.CodeNotFound, "no such key")
+	}
+	return nil
 }
 
 func (f *fakeControl) Ready(context.Context) error { return f.ready }

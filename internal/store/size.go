@@ -23,6 +23,9 @@ func TemplateSize(t core.Template) int {
 	return n
 }
 
+// KeySize returns how much text a key holds.
+func KeySize(k core.Key) int { return textSize(k.Name) }
+
 // ExecSize returns how much text an exec holds.
 func ExecSize(e core.Exec) int {
 	s := e.Spec

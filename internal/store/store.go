@@ -30,7 +30,7 @@ type Store interface {
 	Close() error
 }
 
-// Page asks for part of a list. Lists are in a stable order: sandboxes and execs newest first, templates by name with the
+// Page asks for part of a list. Lists are in a stable order: sandboxes, execs and keys newest first, templates by name with the
 // newest version first, events oldest first. A cursor that no page returned, and a limit out of bounds, are invalid and
 // blame the field. Paging on neither repeats nor misses a record that was there from the first page to the last.
 //
@@ -84,9 +84,17 @@ type Reader interface {
 	// first sequence number that is still kept. There may be more after fewer than limit, as in a Page; only none is the end.
 	Events(tenant core.TenantID, sandbox core.SandboxID, after int64, limit int) (list []core.Event, oldest int64, err error)
 
-	KeyByHash(hash string) (core.Key, error)
+	KeyReader
 	// Setting reads a small value of the server itself, such as the node's id; not_found if it was never put.
 	Setting(name string) (string, error)
+}
+
+// KeyReader reads API keys.
+type KeyReader interface {
+	// KeyByHash finds the key of any tenant whose secret has this hash.
+	KeyByHash(hash string) (core.Key, error)
+	Key(tenant core.TenantID, id core.KeyID) (core.Key, error)
+	ListKeys(tenant core.TenantID, page Page) (list []core.Key, next string, err error)
 }
 
 // Tx reads and writes.
@@ -112,7 +120,10 @@ type Tx interface {
 	// AppendEvent gives the event the tenant's next sequence number and keeps at most the newest KeepEvents of the tenant.
 	AppendEvent(core.Event) (core.Event, error)
 
+	// PutKey inserts or replaces a key. Its tenant never changes, and no two have the same hash: either gives conflict.
 	PutKey(core.Key) error
+	// DeleteKey removes a key: nothing is found by its hash any more.
+	DeleteKey(tenant core.TenantID, id core.KeyID) error
 	PutSetting(name, value string) error
 }
 

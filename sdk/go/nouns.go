@@ -32,6 +32,10 @@ type (
 	EventList = api.EventList
 	// Template is one immutable version of what sandboxes start from.
 	Template = api.Template
+	// CreateKeyRequest says what API key to make.
+	CreateKeyRequest = api.CreateKeyRequest
+	// Key is an API key.
+	Key = api.Key
 	// Version says which server answers.
 	Version = api.Version
 	// FileType is the type of a file.

@@ -30,6 +30,7 @@ func Run(t *testing.T, open Open) {
 		{"Template", testTemplate},
 		{"Exec", testExec},
 		{"Event", testEvent},
+		{"Key", testKey},
 		{"KeyAndSetting", testKeyAndSetting},
 		{"Concurrency", testConcurrency},
 		{"Scale", testScale},
