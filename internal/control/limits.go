@@ -37,6 +37,9 @@ const (
 	maxEnvNameBytes = 256
 )
 
+// Limits tells the defaults and ceilings of what a caller may ask for.
+func (s *Service) Limits() Limits { return s.limits }
+
 // apply fills in the defaults and checks every bound. ttl is zero for a sandbox that does not end by age.
 func (l Limits) apply(spec core.SandboxSpec) (_ core.SandboxSpec, ttl time.Duration, err error) {
 	if spec.Name != "" {

@@ -19,6 +19,8 @@ type Config struct {
 	Templates map[string]string
 	// Domain is the DNS name below which sandboxes have host names, with a port if clients need one; empty if they have none.
 	Domain string
+	// Hosts are names by which a server on loopback is called, beside localhost, loopback addresses and those below Domain.
+	Hosts []string
 	// Closing ends when the server is about to: streams then tell their clients and end.
 	Closing context.Context //nolint:containedctx // It is the server's life, not a call's.
 }
@@ -37,6 +39,7 @@ type Control interface {
 	Sandboxes
 	Execs
 	Templates
+	Access
 }
 
 // Sandboxes are the use cases on sandboxes and what is inside them.
@@ -68,6 +71,15 @@ type Execs interface {
 type Templates interface {
 	ListTemplates(ctx context.Context, p control.Principal, page store.Page) ([]core.Template, string, error)
 	GetTemplate(ctx context.Context, p control.Principal, ref string) (core.Template, error)
+	// Limits are the defaults and ceilings of a sandbox's resources and life.
+	Limits() control.Limits
+}
+
+// Access are the use cases of callers who have no key: they know a sandbox's id, and some its access token.
+type Access interface {
+	AccessToken(sb core.Sandbox) string
+	OpenSandbox(ctx context.Context, id core.SandboxID, opens func(token string) bool) (control.Principal, core.Sandbox, error)
+	Alive(ctx context.Context, id core.SandboxID) bool
 }
 
 var _ Control = (*control.Service)(nil)
