@@ -22,6 +22,8 @@ import (
 
 // guest is a core.Guest whose processes run on this machine and whose files lie below root.
 type guest struct {
+	core.Guest // no command uses the methods that are not below
+
 	root string
 	spec core.NodeSpec
 

@@ -26,6 +26,35 @@ type FileInfo struct {
 	Group  string
 	MTime  time.Time
 	Target string
+	// Final is where a symbolic link leads in the end. It is only set by calls that say so, and nil for a link that leads nowhere.
+	Final *FinalFile
+}
+
+// FinalFile is what a symbolic link leads to, through all further links.
+type FinalFile struct {
+	// Path is absolute and has no link in it.
+	Path string
+	Type FileType
+	Mode uint32
+}
+
+// Place is a path as a user meant it.
+type Place struct {
+	// Path is absolute.
+	Path string
+	// User is the user's name, or number if it has none.
+	User string
+}
+
+// WalkOptions say which part of a tree is listed. The order is that of a walk: a directory's entries by the bytes of their names,
+// each followed by what is below it.
+type WalkOptions struct {
+	// Depth is how many levels below the path are listed; zero means the path itself and nothing below it.
+	Depth int
+	// After is the Path of the last file of the page before; empty for the first page.
+	After string
+	// Limit is the most files that a page has: 1 to 1000.
+	Limit int
 }
 
 // WriteOptions say how a file is written. The file appears whole or not at all.
@@ -36,6 +65,8 @@ type WriteOptions struct {
 	User string
 	// Parents makes missing parent directories.
 	Parents bool
+	// Exclusive refuses a path at which there is something already, with code exists.
+	Exclusive bool
 }
 
 // RemoveOptions say how a file is removed.

@@ -135,6 +135,13 @@ type Guest interface {
 	Acknowledge(ctx context.Context, ids []ExecID) error
 
 	Stat(ctx context.Context, path string) (FileInfo, error)
+	// Resolve returns the absolute path that a user means by a path: one that is empty or relative counts from the default working
+	// directory for the default user and from the home for any other, and "~" is the home. An empty user is the default user; one that
+	// does not exist is invalid with field "user".
+	Resolve(ctx context.Context, path, user string) (Place, error)
+	// Walk returns a page of a tree, with Final set, and whether there is more. A link at the path itself is followed if Depth is
+	// not zero; other links are not gone into.
+	Walk(ctx context.Context, path string, opts WalkOptions) (page []FileInfo, more bool, err error)
 	// ListFiles returns a directory's entries in name order, at most limit, after the name `after`.
 	ListFiles(ctx context.Context, path, after string, limit int) ([]FileInfo, error)
 	// ReadFile returns content from offset, at most length bytes (length < 0: to the end), with the file's info.

@@ -198,7 +198,7 @@ func (c *session) mkdir(q wire.WriteRequest) (wire.Empty, error) {
 		mode = permissions(q.Mode)
 	}
 	err = makeDir(name, mode, acc)
-	if errors.Is(err, fs.ErrExist) && q.Parents {
+	if errors.Is(err, fs.ErrExist) && q.Parents && !q.Exclusive {
 		if st, statErr := os.Stat(name); statErr == nil && st.IsDir() {
 			err = nil
 		}

@@ -66,7 +66,9 @@ type write struct {
 	f *os.File
 	// temp is the name of the file beside; empty if it is written in place.
 	temp, final string
-	done        bool
+	// exclusive says that nothing may be replaced.
+	exclusive bool
+	done      bool
 }
 
 // openWrite decides how a file is written. A symbolic link is followed, as cp does. An existing file keeps mode and
@@ -83,6 +85,8 @@ func openWrite(name string, q wire.WriteRequest, acc account) (*write, error) {
 	uid, gid := int(acc.uid), int(acc.gid)
 	st, err := os.Lstat(final)
 	switch {
+	case err == nil && q.Exclusive:
+		return nil, fs.ErrExist
 	case err == nil && st.IsDir():
 		return nil, syscall.EISDIR
 	case err == nil && st.Mode().Type() == fs.ModeSocket:
@@ -104,7 +108,7 @@ func openWrite(name string, q wire.WriteRequest, acc account) (*write, error) {
 			return nil, err
 		}
 	}
-	w := &write{final: final, temp: path.Dir(final) + "/.shoal-" + strings.ToLower(rand.Text())}
+	w := &write{final: final, exclusive: q.Exclusive, temp: path.Dir(final) + "/.shoal-" + strings.ToLower(rand.Text())}
 	if w.f, err = os.OpenFile(w.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return nil, err
 	}
@@ -167,6 +171,12 @@ func (w *write) commit() error {
 	}
 	// Nothing is synced, as by any program that copies files: what outlives a loss of the machine's power is on its disk some
 	// seconds later. Two syncs a file made thousands of small files take ten times as long.
+	if w.exclusive {
+		// Unlike a rename, a link fails where there is something already; the name beside is then removed.
+		err := os.Link(w.temp, w.final)
+		w.abort()
+		return err
+	}
 	err := os.Rename(w.temp, w.final)
 	if errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.EXDEV) {
 		// Something is mounted on the file: only its content can be replaced.

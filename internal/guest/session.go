@@ -235,6 +235,8 @@ func handlers() map[wire.Op]handler {
 		wire.OpAck:       unary((*session).acknowledge),
 		wire.OpStat:      unary((*session).stat),
 		wire.OpListFiles: unary((*session).listFiles),
+		wire.OpResolve:   unary((*session).resolve),
+		wire.OpWalk:      unary((*session).walk),
 		wire.OpRead:      streaming((*session).readFile),
 		wire.OpWrite:     streaming((*session).writeFile),
 		wire.OpMkdir:     unary((*session).mkdir),

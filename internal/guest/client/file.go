@@ -80,7 +80,7 @@ func (c *Client) Remove(ctx context.Context, path string, opts core.RemoveOption
 }
 
 func writeRequest(path string, o core.WriteOptions) wire.WriteRequest {
-	return wire.WriteRequest{Path: wire.Bytes(path), Mode: o.Mode, User: o.User, Parents: o.Parents}
+	return wire.WriteRequest{Path: wire.Bytes(path), Mode: o.Mode, User: o.User, Parents: o.Parents, Exclusive: o.Exclusive}
 }
 
 // fileOf checks what a guest says of a file.
@@ -96,11 +96,24 @@ func fileOf(info wire.FileInfo) (core.FileInfo, error) {
 		Name: name, Path: string(info.Path), Type: core.FileType(info.Type), Size: info.Size, Mode: info.Mode & 0o7777,
 		UID: info.UID, GID: info.GID, Owner: info.Owner, Group: info.Group, MTime: info.MTime.UTC(), Target: string(info.Target),
 	}
-	switch f.Type {
-	case core.FileRegular, core.FileDirectory, core.FileSymlink, core.FileOther:
-		return f, nil
+	if !knownType(f.Type) {
+		return core.FileInfo{}, fmt.Errorf("%w: an unknown type of file", wire.ErrMalformed)
 	}
-	return core.FileInfo{}, fmt.Errorf("%w: an unknown type of file", wire.ErrMalformed)
+	if end := info.Final; end != nil {
+		f.Final = &core.FinalFile{Path: string(end.Path), Type: core.FileType(end.Type), Mode: end.Mode & 0o7777}
+		if f.Type != core.FileSymlink || !knownType(f.Final.Type) || !strings.HasPrefix(f.Final.Path, "/") {
+			return core.FileInfo{}, fmt.Errorf("%w: a link that leads to something impossible", wire.ErrMalformed)
+		}
+	}
+	return f, nil
+}
+
+func knownType(t core.FileType) bool {
+	switch t {
+	case core.FileRegular, core.FileDirectory, core.FileSymlink, core.FileOther:
+		return true
+	}
+	return false
 }
 
 // ReadFile returns a file's content. ctx bounds the reading too. The reader fails if the agent goes away before the

@@ -185,3 +185,43 @@ func FuzzClient(f *testing.F) {
 		}
 	})
 }
+
+// TestHostileWalks: pages that would never end, paths that are none and links that lie are refused.
+func TestHostileWalks(t *testing.T) {
+	page := func(more bool, files ...wire.FileInfo) string {
+		b, err := json.Marshal(wire.WalkReply{Files: files, More: more})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	file := func(path, name string) wire.FileInfo {
+		return wire.FileInfo{Name: wire.Bytes(name), Path: wire.Bytes(path), Type: "file"}
+	}
+	link := file("/d/l", "l")
+	link.Type, link.Final = "symlink", &wire.FinalFile{Path: "x", Type: "file"}
+	notLink := file("/d/l", "l")
+	notLink.Final = &wire.FinalFile{Path: "/x", Type: "file"}
+	for name, text := range map[string]string{
+		"more of nothing": page(true),
+		"too many":        page(false, file("/d/a", "a"), file("/d/b", "b"), file("/d/c", "c")),
+		"not behind":      page(false, file("/d/a", "a")),
+		"same again":      page(false, file("/d/m", "m")),
+		"falling":         page(false, file("/d/p", "p"), file("/d/o", "o")),
+		"another name":    page(false, file("/d/n", "m")),
+		"relative link":   page(false, link),
+		"no link":         page(false, notLink),
+	} {
+		c := hostile(t, answer(t, frame{wire.FrameReply, text}))
+		_, _, err := c.Walk(t.Context(), "/d", core.WalkOptions{Depth: 1, After: "/d/m", Limit: 2})
+		if !core.IsCode(err, core.CodeUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, text := range []string{`{}`, `{"path":"x","user":"u"}`, `{"path":"/x"}`, `{"path":"/x\u0000","user":"u"}`} {
+		c := hostile(t, answer(t, frame{wire.FrameReply, text}))
+		if _, err := c.Resolve(t.Context(), "x", ""); !core.IsCode(err, core.CodeUnavailable) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -26,8 +26,10 @@ const (
 
 	OpStat      Op = "stat"
 	OpListFiles Op = "list_files"
-	OpRead      Op = "read"  // reply, then data from the agent
-	OpWrite     Op = "write" // reply, then data to the agent, then a second reply
+	OpResolve   Op = "resolve" // since version 2
+	OpWalk      Op = "walk"    // since version 2
+	OpRead      Op = "read"    // reply, then data from the agent
+	OpWrite     Op = "write"   // reply, then data to the agent, then a second reply
 	OpMkdir     Op = "mkdir"
 	OpMove      Op = "move"
 	OpRemove    Op = "remove"
@@ -174,6 +176,34 @@ type WriteRequest struct {
 	Mode    uint32 `json:"mode,omitempty"`
 	User    string `json:"user,omitempty"`
 	Parents bool   `json:"parents,omitempty"`
+	// Exclusive is since version 2.
+	Exclusive bool `json:"exclusive,omitempty"`
+}
+
+// ResolveRequest asks what a user means by a path.
+type ResolveRequest struct {
+	Path Bytes  `json:"path,omitempty"`
+	User string `json:"user,omitempty"`
+}
+
+// ResolveReply is an absolute path and the user that was meant.
+type ResolveReply struct {
+	Path Bytes  `json:"path"`
+	User string `json:"user"`
+}
+
+// WalkRequest asks for at most Limit files of a tree, in the order of a walk, after the one with the path After.
+type WalkRequest struct {
+	Path  Bytes `json:"path"`
+	Depth int   `json:"depth"`
+	After Bytes `json:"after,omitempty"`
+	Limit int   `json:"limit"`
+}
+
+// WalkReply is one page of a tree.
+type WalkReply struct {
+	Files []FileInfo `json:"files"`
+	More  bool       `json:"more,omitempty"`
 }
 
 // MoveRequest renames a file.
@@ -206,6 +236,15 @@ type FileInfo struct {
 	Group  string    `json:"group,omitempty"`
 	MTime  time.Time `json:"mtime"`
 	Target Bytes     `json:"target,omitempty"`
+	// Final is what a symbolic link leads to in the end; only a walk says it.
+	Final *FinalFile `json:"final,omitempty"`
+}
+
+// FinalFile describes what a symbolic link leads to.
+type FinalFile struct {
+	Path Bytes  `json:"path"`
+	Type string `json:"type"`
+	Mode uint32 `json:"mode"`
 }
 
 // Metrics is what the agent sees of the whole sandbox from inside.

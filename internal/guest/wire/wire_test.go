@@ -197,6 +197,29 @@ func TestFirstVersion(t *testing.T) {
 	}
 }
 
+// TestSecondVersion: the same for what version 2 added.
+func TestSecondVersion(t *testing.T) {
+	for text, c := range map[string]struct{ got, want any }{
+		`{"path":"~/x","user":"u"}`:                                  {&ResolveRequest{}, &ResolveRequest{Path: "~/x", User: "u"}},
+		`{"path":{"raw":"L/8="},"depth":2,"after":"/a/b","limit":7}`: {&WalkRequest{}, &WalkRequest{Path: "/\xff", Depth: 2, After: "/a/b", Limit: 7}},
+		`{"path":"/x","parents":true,"exclusive":true}`:              {&WriteRequest{}, &WriteRequest{Path: "/x", Parents: true, Exclusive: true}},
+	} {
+		if err := DecodeRequest([]byte(text), c.got); err != nil || !cmp.Equal(c.want, c.got) {
+			t.Errorf("%s: %v\n%s", text, err, cmp.Diff(c.want, c.got))
+		}
+	}
+	var reply WalkReply
+	err := DecodeReply([]byte(`{"files":[{"name":"l","path":"/l","type":"symlink","size":1,"mode":511,"uid":0,"gid":0,`+
+		`"mtime":"2026-01-02T03:04:05Z","target":"x","final":{"path":"/x","type":"file","mode":420}}],"more":true}`), &reply)
+	if err != nil || !reply.More || len(reply.Files) != 1 || *reply.Files[0].Final != (FinalFile{Path: "/x", Type: "file", Mode: 0o644}) {
+		t.Errorf("walk: %+v, %v", reply, err)
+	}
+	// What a version 1 agent would refuse is only sent when it is needed.
+	if b, err := Encode(WriteRequest{Path: "/x"}); err != nil || string(b) != `{"path":"/x"}` {
+		t.Errorf("write: %s, %v", b, err)
+	}
+}
+
 func TestFaults(t *testing.T) {
 	f := FaultOf(core.Wrap(core.CodeDenied, errors.New("secret cause"), "public"))
 	if f.Code != "denied" || f.Message != "public" {
@@ -237,12 +260,12 @@ func FuzzMessages(f *testing.F) {
 	f.Add([]byte(`{"files":[{"name":{"raw":"/w=="},"path":"/x","mtime":"2026-01-01T00:00:00Z"}]}`))
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, v := range []any{&Envelope{}, &Identity{}, &ExecRequest{}, &AttachRequest{}, &ListFilesRequest{}, &WriteRequest{}} {
+		for _, v := range []any{&Envelope{}, &Identity{}, &ExecRequest{}, &AttachRequest{}, &ListFilesRequest{}, &WriteRequest{}, &ResolveRequest{}, &WalkRequest{}} {
 			if err := DecodeRequest(b, v); err != nil && core.CodeOf(err) == core.CodeInternal {
 				t.Errorf("%T: %v", v, err)
 			}
 		}
-		for _, v := range []any{&ExecInfo{}, &ListReply{}, &ListFilesReply{}, &FileInfo{}, &Metrics{}, &Hello{}} {
+		for _, v := range []any{&ExecInfo{}, &ListReply{}, &ListFilesReply{}, &WalkReply{}, &ResolveReply{}, &FileInfo{}, &Metrics{}, &Hello{}} {
 			_ = DecodeReply(b, v)
 		}
 		var fault Fault
