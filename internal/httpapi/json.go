@@ -2,29 +2,22 @@ package httpapi
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
-	"reflect"
-	"strconv"
-	"strings"
 	"time"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"shoal/internal/core"
 	"shoal/internal/httpserve"
+	"shoal/internal/httpserve/jsonbody"
 )
 
 const (
 	// maxBody bounds a JSON request.
 	maxBody = 1 << 20
-	// maxDepth bounds how deeply a JSON request nests.
-	maxDepth = 16
 	// bodyTimeout is how long a client may take to send a JSON request.
 	bodyTimeout = 30 * time.Second
 )
@@ -73,199 +66,7 @@ func decodeJSON(data []byte, out any) error {
 	if !utf8.Valid(data) {
 		return core.Invalid("body", "the body is not UTF-8: bytes that aren't text go base64 into the fields that end in _raw")
 	}
-	if loneSurrogate(data) {
-		return core.Invalid("body", "the body has half of a surrogate pair, which is no character")
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := checkValue(d, reflect.TypeOf(out).Elem(), "", 0); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return core.Invalid("body", "there is something after the end of the JSON value")
-	}
-	if err := json.Unmarshal(data, out); err != nil {
-		return core.Wrap(core.CodeInvalid, err, "the body is not understood")
-	}
-	return nil
-}
-
-// loneSurrogate reports whether an escape in the JSON is half of a pair: encoding/json would put another character in its
-// place.
-func loneSurrogate(data []byte) bool {
-	unit := func(i int) (rune, bool) {
-		if i+6 > len(data) || data[i] != '\\' || data[i+1] != 'u' {
-			return 0, false
-		}
-		n, err := strconv.ParseUint(string(data[i+2:i+6]), 16, 16)
-		return rune(n), err == nil
-	}
-	for i := 0; i < len(data); i++ {
-		if data[i] != '\\' {
-			continue
-		}
-		r, ok := unit(i)
-		switch {
-		case !ok:
-			i++ // Another escape: its second character is not the beginning of one.
-		case !utf16.IsSurrogate(r):
-		default:
-			low, ok := unit(i + 6)
-			if !ok || utf16.DecodeRune(r, low) == utf8.RuneError {
-				return true
-			}
-			i += 11
-		}
-	}
-	return false
-}
-
-// checkValue walks one JSON value beside the Go type that will hold it.
-func checkValue(d *json.Decoder, t reflect.Type, at string, depth int) error {
-	if depth > maxDepth {
-		return core.Invalid(fieldName(at), "the body nests more than %d deep", maxDepth)
-	}
-	token, err := d.Token()
-	if err != nil {
-		return core.Invalid("body", "the body is not well-formed JSON")
-	}
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	name := fieldName(at)
-	switch token {
-	case nil:
-		return core.Invalid(name, "%s is null: leave it out instead", name)
-	case json.Delim('{'):
-		if t.Kind() != reflect.Struct && t.Kind() != reflect.Map {
-			return core.Invalid(name, "%s is not %s", name, typeWords(t))
-		}
-		return checkObject(d, t, at, depth)
-	case json.Delim('['):
-		if t.Kind() != reflect.Slice || isBytes(t) {
-			return core.Invalid(name, "%s is not %s", name, typeWords(t))
-		}
-		for i := 0; d.More(); i++ {
-			if err := checkValue(d, t.Elem(), fmt.Sprintf("%s[%d]", at, i), depth+1); err != nil {
-				return err
-			}
-		}
-		return closing(d)
-	}
-	if !fits(token, t) {
-		return core.Invalid(name, "%s is not %s", name, typeWords(t))
-	}
-	return nil
-}
-
-// fits reports whether a type can hold a string, number or boolean.
-func fits(token json.Token, t reflect.Type) bool {
-	switch v := token.(type) {
-	case string:
-		if isBytes(t) {
-			_, err := base64.StdEncoding.DecodeString(v)
-			return err == nil
-		}
-		return t.Kind() == reflect.String
-	case json.Number:
-		if t.Kind() == reflect.Float64 {
-			_, err := v.Float64()
-			return err == nil
-		}
-		_, err := v.Int64()
-		return err == nil && (t.Kind() == reflect.Int || t.Kind() == reflect.Int64)
-	case bool:
-		return t.Kind() == reflect.Bool
-	}
-	return false
-}
-
-func isBytes(t reflect.Type) bool {
-	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8
-}
-
-// checkObject walks the rest of an object.
-func checkObject(d *json.Decoder, t reflect.Type, at string, depth int) error {
-	var fields map[string]reflect.Type
-	if t.Kind() == reflect.Struct {
-		fields = fieldTypes(t)
-	}
-	seen := map[string]bool{}
-	for d.More() {
-		token, err := d.Token()
-		key, ok := token.(string)
-		if err != nil || !ok {
-			return core.Invalid("body", "the body is not well-formed JSON")
-		}
-		name := printable(key)
-		if at != "" {
-			name = at + "." + name
-		}
-		if seen[key] {
-			return core.Invalid(name, "%s is given more than once", name)
-		}
-		seen[key] = true
-		next, known := fields[key]
-		if fields == nil {
-			next, known = t.Elem(), true
-		}
-		if !known {
-			return core.Invalid(name, "unknown field %q", name)
-		}
-		if err := checkValue(d, next, name, depth+1); err != nil {
-			return err
-		}
-	}
-	return closing(d)
-}
-
-// closing takes the end of an object or array.
-func closing(d *json.Decoder) error {
-	if _, err := d.Token(); err != nil {
-		return core.Invalid("body", "the body is not well-formed JSON")
-	}
-	return nil
-}
-
-// fieldTypes returns the JSON names of a struct's fields, spelt exactly: encoding/json by itself takes any case.
-func fieldTypes(t reflect.Type) map[string]reflect.Type {
-	fields := map[string]reflect.Type{}
-	for f := range t.Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name != "" && name != "-" {
-			fields[name] = f.Type
-		}
-	}
-	return fields
-}
-
-func fieldName(at string) string {
-	if at == "" {
-		return "body"
-	}
-	return at
-}
-
-// typeWords names a Go type as a caller knows it.
-func typeWords(t reflect.Type) string {
-	switch t.Kind() { //nolint:exhaustive // The API's types have no others.
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Float64:
-		return "a number"
-	case reflect.Int, reflect.Int64:
-		return "a whole number that fits"
-	case reflect.Map, reflect.Struct:
-		return "an object"
-	case reflect.Slice:
-		if isBytes(t) {
-			return "a base64 string"
-		}
-		return "a list"
-	}
-	return "of the right type"
+	return jsonbody.Decode(data, out, jsonbody.Options{}) //nolint:wrapcheck // Its errors are made for the edge.
 }
 
 // writeJSON sends a reply.

@@ -11,6 +11,7 @@ import (
 
 	"shoal/api"
 	"shoal/internal/core"
+	"shoal/internal/httpserve/jsonbody"
 )
 
 func TestDecodeJSON(t *testing.T) {
@@ -103,7 +104,7 @@ func FuzzDecodeJSON(f *testing.F) {
 		if err := d.Decode(&again); err != nil {
 			t.Fatalf("accepted %q: %v", data, err)
 		}
-		known := fieldTypes(reflect.TypeFor[api.CreateExecRequest]())
+		known := jsonbody.FieldTypes(reflect.TypeFor[api.CreateExecRequest]())
 		for name := range want {
 			if _, ok := known[name]; !ok {
 				t.Fatalf("accepted the field %q", name)
