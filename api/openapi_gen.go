@@ -237,6 +237,9 @@ type CreateExecRequest struct {
 	// StdinRaw The same as base64, for input that is not UTF-8. Not together with `stdin`.
 	StdinRaw []byte `json:"stdin_raw,omitempty,omitzero"`
 
+	// Tag A word of the caller's own to find the exec by, at most 256 bytes of UTF-8 without NUL. Several execs may have the same. Default none.
+	Tag string `json:"tag,omitempty,omitzero"`
+
 	// TimeoutSeconds Kills the whole process group after so many seconds (fractions allowed, at most 604800); the outcome is `timeout`. Default: none.
 	TimeoutSeconds *float64 `json:"timeout_seconds,omitempty"`
 
@@ -431,6 +434,9 @@ type Exec struct {
 
 	// StdinOpen Whether it was started with its input open.
 	StdinOpen bool `json:"stdin_open,omitempty,omitzero"`
+
+	// Tag The caller's own word for it; absent if it gave none.
+	Tag string `json:"tag,omitempty,omitzero"`
 
 	// TimeoutSeconds Its timeout in seconds; absent if it has none.
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty,omitzero"`
@@ -1028,6 +1034,12 @@ type ListSandboxEventsParams struct {
 
 // ListExecsParams defines parameters for ListExecs.
 type ListExecsParams struct {
+	// Tag Only execs that were started with this `tag`.
+	Tag string `form:"tag,omitempty" json:"tag,omitempty,omitzero"`
+
+	// Running Only execs that have not ended (default false).
+	Running bool `form:"running,omitempty" json:"running,omitempty,omitzero"`
+
 	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
 	Cursor CursorParam `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 

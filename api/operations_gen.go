@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "b05fa3d0b059a8857cd2cf96f7790e8369164df426704eedfd56179f3a194a15"
+const DocumentDigest = "9c4b9754acaccc830f06098b7f0c83c58ed879deee746c77d3106f3f409b54d8"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "007611ae1be9077dfe3e96140cc846fadc8180d0d8a28c3c4f97b0706683160d"
+const TypesDigest = "78b04ea485da3290055148bc454f5762a4468109ecff86645041b26b0d8f93de"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -48,6 +48,8 @@ func Operations() []Operation {
 		}},
 		{ID: "createExec", Method: "POST", Path: "/v1/sandboxes/{id}/execs", Open: false, Body: true},
 		{ID: "listExecs", Method: "GET", Path: "/v1/sandboxes/{id}/execs", Open: false, Body: false, Query: []Parameter{
+			{Name: "tag", Type: String, MaxLength: 256},
+			{Name: "running", Type: Boolean},
 			{Name: "cursor", Type: String, MaxLength: 1024},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},

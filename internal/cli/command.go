@@ -22,6 +22,7 @@ type processFlags struct {
 	stdin   bool
 	tty     bool
 	detach  bool
+	tag     string
 }
 
 // add declares the flags that both commands have.
@@ -48,7 +49,7 @@ func (a *app) request(p *processFlags, cmd []string) (shoal.ExecRequest, error) 
 		return shoal.ExecRequest{}, err
 	}
 	req := shoal.ExecRequest{
-		Cmd: cmd, Env: env, User: p.user, Cwd: p.workdir, Tty: p.tty,
+		Cmd: cmd, Env: env, User: p.user, Cwd: p.workdir, Tty: p.tty, Tag: p.tag,
 		StdinOpen: p.stdin && !p.detach || p.tty && !p.detach,
 	}
 	if p.timeout > 0 {

@@ -27,6 +27,7 @@ meanwhile, output goes on where it broke off.`,
   shoal exec -it lab -- python3
   shoal exec --timeout 30s -e DEBUG=1 -w /tmp lab -- ./build.sh
   id=$(shoal exec -d lab -- python3 -u -m http.server); shoal logs -f lab $id
+  shoal exec -d --tag web lab -- ./serve.sh; shoal logs -f --tag web lab
   shoal exec -o json lab -- uname -r`,
 		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -49,6 +50,7 @@ meanwhile, output goes on where it broke off.`,
 	}
 	p.add(c)
 	c.Flags().BoolVarP(&p.detach, "detach", "d", false, "don't wait: print the exec's id and let it go on")
+	c.Flags().StringVar(&p.tag, "tag", "", "a `WORD` to find it by, as in 'shoal logs --tag WORD SANDBOX'; several execs may have the same")
 	c.Flags().SetInterspersed(false)
 	return c
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,18 +18,22 @@ import (
 )
 
 func (a *app) logsCommand() *cobra.Command {
-	var follow, list bool
+	var follow, list, running bool
+	var tag string
 	c := &cobra.Command{
 		Use:        "logs SANDBOX [EXEC]",
 		Short:      "Show what a process has printed",
 		GroupID:    groupInside,
 		SuggestFor: []string{"attach", "output", "execs"},
 		Long: `Show the output of an exec, which is a process that run, exec or shell started, as far as it is kept: the newest part, if
-there was much. Without EXEC it is the one that was started last. -f goes on until the process ends. --list shows a
-sandbox's execs and how they ended instead.`,
+there was much. Without EXEC it is the one that was started last, with --tag
+the last one of those with that tag. -f goes on until the process ends. --list shows a sandbox's execs and how they ended
+instead.`,
 		Example: `  shoal logs lab
   shoal logs -f lab e4r5t6y7u8i9o0p1a2s3df
-  shoal logs --list lab`,
+  shoal logs -f --tag web lab
+  shoal logs --list lab
+  shoal logs --list --running lab`,
 		ValidArgsFunction: a.complete().execs(),
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := a.client()
@@ -35,30 +41,55 @@ sandbox's execs and how they ended instead.`,
 				return err
 			}
 			execs := client.Execs(args[0])
+			which := shoal.ListExecsOptions{Tag: tag, Running: running}
 			if list {
 				if len(args) > 1 || follow {
 					return usage(c, "--list takes a sandbox only")
 				}
-				return withinSandbox(c.Context(), client, args[0], a.listExecs(c.Context(), execs))
+				return withinSandbox(c.Context(), client, args[0], a.listExecs(execs.Select(c.Context(), which)))
 			}
 			if a.json() {
 				return usage(c, "output is bytes and not printed as json: use --list, or the API's attach")
 			}
+			if running {
+				return usage(c, "--running goes with --list")
+			}
 			var id string
 			if len(args) > 1 {
 				id = args[1]
+			}
+			if id != "" && tag != "" {
+				return usage(c, "give either EXEC or --tag")
+			}
+			if id == "" {
+				if id, err = newestExec(execs.Select(c.Context(), which), tag); err != nil {
+					return withinSandbox(c.Context(), client, args[0], err)
+				}
 			}
 			return howToFollow(args[0], aboutExec(c.Context(), client, args[0], id, a.logs(c.Context(), execs, id, follow)))
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the process ends")
 	c.Flags().BoolVarP(&list, "list", "l", false, "list the sandbox's execs")
+	c.Flags().StringVar(&tag, "tag", "", "only execs that were started with this `TAG`")
+	c.Flags().BoolVar(&running, "running", false, "with --list: only execs that have not ended")
 	return c
 }
 
-func (a *app) listExecs(ctx context.Context, execs shoal.Execs) error {
+// newestExec returns the id of the exec that was started last.
+func newestExec(execs iter.Seq2[shoal.Exec, error], tag string) (string, error) {
+	for e, err := range execs {
+		return e.ID, err
+	}
+	if tag != "" {
+		return "", fmt.Errorf("no exec of this sandbox has the tag %q", tag)
+	}
+	return "", errors.New("nothing has been run in this sandbox yet")
+}
+
+func (a *app) listExecs(execs iter.Seq2[shoal.Exec, error]) error {
 	list := []shoal.Exec{}
-	for e, err := range execs.List(ctx) {
+	for e, err := range execs {
 		if err != nil {
 			return err
 		}
@@ -71,7 +102,13 @@ func (a *app) listExecs(ctx context.Context, execs shoal.Execs) error {
 }
 
 func printExecs(out io.Writer, now time.Time, list []shoal.Exec) error {
-	t := newTable(out, "ID", "STATE", "AGE", "PROCESSES", "OUTPUT", "COMMAND")
+	// Tags take room only where there are any.
+	tags := slices.ContainsFunc(list, func(e shoal.Exec) bool { return e.Tag != "" })
+	columns := []string{"ID", "STATE", "AGE", "PROCESSES", "OUTPUT", "COMMAND"}
+	if tags {
+		columns = slices.Insert(columns, 1, "TAG")
+	}
+	t := newTable(out, columns...)
 	for _, e := range list {
 		command := strings.Join(e.Cmd, " ")
 		switch e.Shell {
@@ -81,12 +118,22 @@ func printExecs(out io.Writer, now time.Time, list []shoal.Exec) error {
 		default:
 			command = e.Shell
 		}
-		if r := []rune(command); len(r) > 60 {
-			command = string(r[:59]) + "…"
+		command = clipRunes(command, 60)
+		row := []string{e.ID, execState(e), age(now, e.StartedAt), strconv.Itoa(e.Processes), bytesText(e.OutputBytes), command}
+		if tags {
+			row = slices.Insert(row, 1, clipRunes(e.Tag, 24))
 		}
-		t.row(e.ID, execState(e), age(now, e.StartedAt), strconv.Itoa(e.Processes), bytesText(e.OutputBytes), command)
+		t.row(row...)
 	}
 	return t.flush()
+}
+
+// clipRunes shortens text to so many characters.
+func clipRunes(s string, most int) string {
+	if r := []rune(s); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return s
 }
 
 func execState(e shoal.Exec) string {
@@ -103,18 +150,6 @@ func execState(e shoal.Exec) string {
 
 // logs prints an exec's kept output, and with follow what comes.
 func (a *app) logs(ctx context.Context, execs shoal.Execs, id string, follow bool) error {
-	if id == "" {
-		for e, err := range execs.List(ctx) {
-			if err != nil {
-				return err
-			}
-			id = e.ID
-			break
-		}
-		if id == "" {
-			return errors.New("nothing has been run in this sandbox yet")
-		}
-	}
 	e, err := execs.Get(ctx, id)
 	if err != nil {
 		return err

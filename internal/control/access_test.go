@@ -195,14 +195,15 @@ func callWith(t *testing.T, method reflect.Value, p control.Principal, ref strin
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	good := map[reflect.Type]any{
-		reflect.TypeFor[context.Context]():   ctx,
-		reflect.TypeFor[control.Principal](): p,
-		reflect.TypeFor[string]():            ref,
-		reflect.TypeFor[core.ExecID]():       exec,
-		reflect.TypeFor[core.ExecSpec]():     core.ExecSpec{Shell: "true", Detach: true},
-		reflect.TypeFor[store.Page]():        store.Page{Limit: 10},
-		reflect.TypeFor[int]():               10,
-		reflect.TypeFor[uint16]():            uint16(10),
+		reflect.TypeFor[context.Context]():      ctx,
+		reflect.TypeFor[control.Principal]():    p,
+		reflect.TypeFor[string]():               ref,
+		reflect.TypeFor[core.ExecID]():          exec,
+		reflect.TypeFor[core.ExecSpec]():        core.ExecSpec{Shell: "true", Detach: true},
+		reflect.TypeFor[store.Page]():           store.Page{Limit: 10},
+		reflect.TypeFor[control.ExecSelector](): control.ExecSelector{PID: 7},
+		reflect.TypeFor[int]():                  10,
+		reflect.TypeFor[uint16]():               uint16(10),
 	}
 	var in []reflect.Value
 	for i := range method.Type().NumIn() {

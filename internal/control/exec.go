@@ -50,7 +50,11 @@ func (s *Service) startExec(ctx context.Context, p Principal, ref string, spec c
 		e = s.records.ended(ctx, p.Actor, sb, e, *first.Exec)
 	} else {
 		// Nobody has to wait for it: whoever asks now is told by the guest agent, and so is the next server if this one dies.
-		s.tasks.run(func(ctx context.Context) { s.records.started(ctx, p.Actor, sb, e) })
+		s.records.young.add(e)
+		s.tasks.run(func(ctx context.Context) {
+			s.records.started(ctx, p.Actor, sb, e)
+			s.records.young.remove(e)
+		})
 	}
 	if spec.Detach {
 		s.watchers.watch(sb)

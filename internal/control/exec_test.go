@@ -18,7 +18,7 @@ func (w *world) execAt(sb core.Sandbox, n int) core.Exec {
 	w.t.Helper()
 	var found core.Exec
 	eventually(w.t, "the exec is on record", func() bool {
-		list, _, err := w.svc.ListExecs(w.t.Context(), alice, string(sb.ID), store.Page{Limit: 100})
+		list, _, err := w.svc.ListExecs(w.t.Context(), alice, string(sb.ID), store.ExecFilter{}, store.Page{Limit: 100})
 		if err != nil || len(list) < n || list[len(list)-n].PID == 0 {
 			return false
 		}

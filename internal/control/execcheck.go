@@ -4,6 +4,7 @@ import (
 	"maps"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"shoal/internal/core"
 )
@@ -14,6 +15,7 @@ const (
 	maxCmdBytes  = 512 << 10
 	maxTimeout   = 7 * 24 * time.Hour
 	maxPathBytes = 4096
+	maxTagBytes  = 256
 )
 
 // checkExec refuses what no guest agent could start.
@@ -34,6 +36,9 @@ func checkExec(spec core.ExecSpec) error {
 	case len(spec.User) > 256 || strings.ContainsRune(spec.User, 0):
 		return core.Invalid("user", "a user is a name or a number, optionally with :group")
 	}
+	if err := checkTag(spec.Tag); err != nil {
+		return err
+	}
 	total := len(spec.Shell)
 	if strings.ContainsRune(spec.Shell, 0) {
 		return core.Invalid("shell", "a script can't contain a NUL")
@@ -48,6 +53,14 @@ func checkExec(spec core.ExecSpec) error {
 		return core.Invalid("cmd", "a command has at most %d bytes: send a longer script as a file", maxCmdBytes)
 	}
 	return checkEnv("env", spec.Env)
+}
+
+// checkTag checks a caller's word for an exec.
+func checkTag(tag string) error {
+	if len(tag) > maxTagBytes || !utf8.ValidString(tag) || strings.ContainsRune(tag, 0) {
+		return core.Invalid("tag", "a tag has at most %d bytes of UTF-8 without NUL", maxTagBytes)
+	}
+	return nil
 }
 
 // recordedSpec is what the record of an exec keeps: never its environment's values, which may hold secrets.

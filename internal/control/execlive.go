@@ -69,13 +69,18 @@ func (s *Service) merge(ctx context.Context, sb core.Sandbox, e, live core.Exec)
 }
 
 // ListExecs returns a page of a sandbox's execs, newest first.
-func (s *Service) ListExecs(ctx context.Context, p Principal, ref string, page store.Page) (list []core.Exec, next string, err error) {
+func (s *Service) ListExecs(
+	ctx context.Context, p Principal, ref string, f store.ExecFilter, page store.Page,
+) (list []core.Exec, next string, err error) {
+	if err := checkTag(f.Tag); err != nil {
+		return nil, "", err
+	}
 	var sb core.Sandbox
 	err = s.store.View(ctx, func(r store.Reader) error {
 		if sb, err = p.find(r, ref); err != nil {
 			return err
 		}
-		list, next, err = r.ListExecs(sb.ID, page)
+		list, next, err = r.ListExecs(sb.ID, f, page)
 		return err
 	})
 	if err != nil {

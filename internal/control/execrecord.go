@@ -17,6 +17,7 @@ import (
 // by a caller who leaves.
 type execRecords struct {
 	*deps
+	young *young
 }
 
 // intend records an exec that is about to be started.

@@ -19,7 +19,7 @@ func TestExecThatCannotStart(t *testing.T) {
 			t.Errorf("%s blames %q", shell, e.Field)
 		}
 	}
-	list, _, err := w.svc.ListExecs(t.Context(), alice, string(sb.ID), store.Page{Limit: 10})
+	list, _, err := w.svc.ListExecs(t.Context(), alice, string(sb.ID), store.ExecFilter{}, store.Page{Limit: 10})
 	if err != nil || len(list) != 0 {
 		t.Errorf("records %+v %v", list, err)
 	}
@@ -35,7 +35,7 @@ func TestExecOfACallerWhoIsGone(t *testing.T) {
 	cancel()
 	_, _, err := w.svc.Exec(ctx, alice, string(sb.ID), core.ExecSpec{Shell: "x"})
 	wantCode(t, err, core.CodeCanceled)
-	list, _, err := w.svc.ListExecs(t.Context(), alice, string(sb.ID), store.Page{Limit: 10})
+	list, _, err := w.svc.ListExecs(t.Context(), alice, string(sb.ID), store.ExecFilter{}, store.Page{Limit: 10})
 	if err != nil || len(list) != 0 || w.execEvents(sb) != "" {
 		t.Errorf("records %+v %v, events %s", list, err, w.execEvents(sb))
 	}
@@ -55,7 +55,7 @@ func TestExecWhoseStartIsInDoubt(t *testing.T) {
 			sb := w.create(core.SandboxSpec{})
 			_, _, err := w.svc.Exec(t.Context(), alice, string(sb.ID), core.ExecSpec{Shell: shell})
 			wantCode(t, err, core.CodeUnavailable)
-			list, _, err := w.svc.ListExecs(t.Context(), alice, string(sb.ID), store.Page{Limit: 10})
+			list, _, err := w.svc.ListExecs(t.Context(), alice, string(sb.ID), store.ExecFilter{}, store.Page{Limit: 10})
 			if err != nil || len(list) != 1 {
 				t.Fatalf("records %+v %v", list, err)
 			}

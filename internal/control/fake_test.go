@@ -241,7 +241,9 @@ type guest struct {
 	mu         sync.Mutex
 	execs      map[core.ExecID]*proc
 	acked      map[core.ExecID]bool
-	dead       chan struct{}
+	// next is the process id of the next exec; zero means one that no other has.
+	next int
+	dead chan struct{}
 }
 
 type proc struct {
@@ -251,6 +253,13 @@ type proc struct {
 
 func newGuest() *guest {
 	return &guest{execs: map[core.ExecID]*proc{}, acked: map[core.ExecID]bool{}, dead: make(chan struct{})}
+}
+
+// startAs gives the next exec a process id.
+func (g *guest) startAs(pid int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.next = pid
 }
 
 func (g *guest) die() { close(g.dead) }
@@ -264,11 +273,15 @@ func (g *guest) Exec(_ context.Context, id core.ExecID, spec core.ExecSpec) (cor
 	case "vanish": // the request never arrives
 		return nil, core.Errorf(core.CodeUnavailable, "the guest agent does not answer")
 	}
-	p := &proc{exec: core.Exec{ID: id, PID: 7}, messages: make(chan core.ExecMessage, 64)}
-	started := p.exec
-	p.messages <- core.ExecMessage{Kind: core.ExecStarted, Exec: &started}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	pid := 7 + len(g.execs)
+	if g.next != 0 {
+		pid, g.next = g.next, 0
+	}
+	p := &proc{exec: core.Exec{ID: id, PID: pid}, messages: make(chan core.ExecMessage, 64)}
+	started := p.exec
+	p.messages <- core.ExecMessage{Kind: core.ExecStarted, Exec: &started}
 	g.execs[id] = p
 	if spec.Shell == "doubt" { // the answer never arrives
 		return nil, core.Errorf(core.CodeUnavailable, "the guest agent does not answer")

@@ -87,7 +87,7 @@ func New(cfg Config) *Service {
 	s := &Service{deps: d, keys: &keys{deps: d}, limits: cfg.Limits, nodeID: cfg.NodeID}
 	s.access = &access{deps: d}
 	s.templates = &templates{deps: d, build: cfg.Build, names: cfg.Bootstrap}
-	s.records = &execRecords{deps: d}
+	s.records = &execRecords{deps: d, young: newYoung()}
 	s.watchers = newWatchers(d, s.records)
 	s.removal = &removal{deps: d, watchers: s.watchers}
 	s.creation = &creation{deps: d, removal: s.removal}

@@ -22,6 +22,9 @@ type ExecSpec struct {
 	// TTY gives it a terminal of Rows × Cols.
 	TTY        bool
 	Rows, Cols uint16
+	// Tag is a caller's own word for the exec, to find it by: at most 256 bytes of UTF-8 without NUL. Several may have the
+	// same one.
+	Tag string
 }
 
 // Outcome says how an exec ended. There is no other way to end, and none is invented.

@@ -60,7 +60,8 @@ type Execs interface {
 	RunExec(ctx context.Context, p control.Principal, ref string, spec core.ExecSpec, stdin []byte, limit int) (core.ExecResult, error)
 	AttachExec(ctx context.Context, p control.Principal, ref string, id core.ExecID, from int64) (core.ExecStream, error)
 	GetExec(ctx context.Context, p control.Principal, ref string, id core.ExecID) (core.Exec, error)
-	ListExecs(ctx context.Context, p control.Principal, ref string, page store.Page) ([]core.Exec, string, error)
+	FindExec(ctx context.Context, p control.Principal, ref string, by control.ExecSelector) (core.Exec, error)
+	ListExecs(ctx context.Context, p control.Principal, ref string, f store.ExecFilter, page store.Page) ([]core.Exec, string, error)
 	SignalExec(ctx context.Context, p control.Principal, ref string, id core.ExecID, signal string) error
 	CancelExec(ctx context.Context, p control.Principal, ref string, id core.ExecID) error
 	ResizeExec(ctx context.Context, p control.Principal, ref string, id core.ExecID, rows, cols uint16) error

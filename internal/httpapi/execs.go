@@ -7,6 +7,7 @@ import (
 
 	"shoal/api"
 	"shoal/internal/core"
+	"shoal/internal/store"
 )
 
 const (
@@ -73,7 +74,7 @@ const (
 
 func execSpec(body api.CreateExecRequest) (core.ExecSpec, error) {
 	spec := core.ExecSpec{
-		Cmd: body.Cmd, Shell: body.Shell, Cwd: body.Cwd, Env: body.Env, User: body.User, Detach: body.Detach, TTY: body.Tty,
+		Cmd: body.Cmd, Shell: body.Shell, Cwd: body.Cwd, Env: body.Env, User: body.User, Detach: body.Detach, TTY: body.Tty, Tag: body.Tag,
 		Stdin: body.StdinOpen || body.Stdin != "" || len(body.StdinRaw) > 0,
 	}
 	if body.TimeoutSeconds != nil {
@@ -148,7 +149,8 @@ func (a execAPI) listExecs(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	list, next, err := a.control.ListExecs(r.Context(), r.principal, ref, r.page())
+	filter := store.ExecFilter{Tag: r.query.Get("tag"), Running: r.flag("running")}
+	list, next, err := a.control.ListExecs(r.Context(), r.principal, ref, filter, r.page())
 	if err != nil {
 		return err
 	}
@@ -170,7 +172,7 @@ func (a execAPI) getExec(w http.ResponseWriter, r *request) error {
 func encodeExec(e core.Exec) api.Exec {
 	out := api.Exec{
 		ID: string(e.ID), SandboxID: string(e.Sandbox), Cmd: e.Spec.Cmd, Shell: e.Spec.Shell, Cwd: e.Spec.Cwd,
-		Env: e.Spec.Env, User: e.Spec.User, StdinOpen: e.Spec.Stdin, Detach: e.Spec.Detach, Tty: e.Spec.TTY,
+		Tag: e.Spec.Tag, Env: e.Spec.Env, User: e.Spec.User, StdinOpen: e.Spec.Stdin, Detach: e.Spec.Detach, Tty: e.Spec.TTY,
 		TimeoutSeconds: e.Spec.Timeout.Seconds(), PID: e.PID, Running: e.Outcome == core.OutcomeRunning,
 		Outcome: api.Outcome(e.Outcome), ExitCode: e.ExitCode, Signal: e.Signal, OutOfMemory: e.OutOfMemory,
 		StartedAt: e.StartedAt, EndedAt: e.EndedAt,

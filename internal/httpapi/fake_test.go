@@ -432,7 +432,9 @@ func (f *fakeControl) GetExec(_ context.Context, p control.Principal, ref string
 	return pr.record(), nil
 }
 
-func (f *fakeControl) ListExecs(_ context.Context, p control.Principal, ref string, page store.Page) ([]core.Exec, string, error) {
+func (f *fakeControl) ListExecs(
+	_ context.Context, p control.Principal, ref string, filter store.ExecFilter, page store.Page,
+) ([]core.Exec, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i, err := f.find(p, ref)
@@ -441,7 +443,10 @@ func (f *fakeControl) ListExecs(_ context.Context, p control.Principal, ref stri
 	}
 	var list []core.Exec
 	for _, pr := range slices.Backward(f.procs[f.sandboxes[i].ID]) {
-		list = append(list, pr.record())
+		e := pr.record()
+		if (filter.Tag == "" || filter.Tag == e.Spec.Tag) && (!filter.Running || e.Outcome == core.OutcomeRunning) {
+			list = append(list, e)
+		}
 	}
 	return paged(list, page)
 }

@@ -29,7 +29,7 @@ func KeySize(k core.Key) int { return textSize(k.Name) }
 // ExecSize returns how much text an exec holds.
 func ExecSize(e core.Exec) int {
 	s := e.Spec
-	return textSize(s.Cmd...) + textSize(s.Shell, s.Cwd, s.User, e.Signal) + mapSize(s.Env)
+	return textSize(s.Cmd...) + textSize(s.Shell, s.Cwd, s.User, s.Tag, e.Signal) + mapSize(s.Env)
 }
 
 // EventSize returns how much text an event holds.

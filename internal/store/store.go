@@ -52,6 +52,20 @@ type SandboxFilter struct {
 	IncludeDeleted bool
 }
 
+// ExecFilter selects execs. A zero field selects nothing out.
+type ExecFilter struct {
+	// Tag is the word that its caller gave the exec.
+	Tag string
+	// Running selects execs that have no outcome.
+	Running bool
+}
+
+// ExecKey names an exec by what it has inside the sandbox: its process id, its tag, or both. One at least is not zero.
+type ExecKey struct {
+	PID int
+	Tag string
+}
+
 // Reader reads records. A record that is not there, or belongs to another tenant, is not_found.
 type Reader interface {
 	// Sandbox finds a sandbox that isn't deleted, by id or by name, of one tenant.
@@ -74,11 +88,7 @@ type Reader interface {
 	// TemplatesInState returns the templates of every tenant in a state. It is for the reconcile loop.
 	TemplatesInState(state core.TemplateState) ([]core.Template, error)
 
-	Exec(sandbox core.SandboxID, id core.ExecID) (core.Exec, error)
-	ListExecs(sandbox core.SandboxID, page Page) (list []core.Exec, next string, err error)
-	// OpenExecs returns a sandbox's execs that have no outcome, oldest first. Its cost does not grow with those that ended, nor
-	// with what they run: Spec is left empty, which for many could be large.
-	OpenExecs(sandbox core.SandboxID) ([]core.Exec, error)
+	ExecReader
 
 	// Events returns a tenant's events after a sequence number, oldest first; sandbox may be empty for all. oldest is the
 	// first sequence number that is still kept. There may be more after fewer than limit, as in a Page; only none is the end.
@@ -95,6 +105,18 @@ type KeyReader interface {
 	KeyByHash(hash string) (core.Key, error)
 	Key(tenant core.TenantID, id core.KeyID) (core.Key, error)
 	ListKeys(tenant core.TenantID, page Page) (list []core.Key, next string, err error)
+}
+
+// ExecReader reads the records of execs.
+type ExecReader interface {
+	Exec(sandbox core.SandboxID, id core.ExecID) (core.Exec, error)
+	// FindExec finds an exec by pid or tag. If several have it, a running one wins over one that has ended, then the newest
+	// wins. Its cost does not grow with the number of records.
+	FindExec(sandbox core.SandboxID, by ExecKey) (core.Exec, error)
+	ListExecs(sandbox core.SandboxID, filter ExecFilter, page Page) (list []core.Exec, next string, err error)
+	// OpenExecs returns a sandbox's execs that have no outcome, oldest first. Its cost does not grow with those that ended, nor
+	// with what they run: Spec is left empty, which for many could be large.
+	OpenExecs(sandbox core.SandboxID) ([]core.Exec, error)
 }
 
 // Tx reads and writes.

@@ -41,15 +41,35 @@ func (e Execs) Get(ctx context.Context, id string) (Exec, error) {
 	return out, e.named(ctx, http.MethodGet, id, "", nil, &out)
 }
 
-// List returns the sandbox's execs, newest first, and fetches pages as they are needed. After an error it ends.
+// ListExecsOptions selects execs. All that is set must match.
+type ListExecsOptions struct {
+	// Tag is the word that the exec was started with.
+	Tag string
+	// Running leaves out those that have ended.
+	Running bool
+}
+
+// List returns all of the sandbox's execs, newest first, and fetches pages as they are needed. After an error it ends.
 func (e Execs) List(ctx context.Context) iter.Seq2[Exec, error] {
+	return e.Select(ctx, ListExecsOptions{})
+}
+
+// Select is List of the execs that o selects.
+func (e Execs) Select(ctx context.Context, o ListExecsOptions) iter.Seq2[Exec, error] {
+	q := url.Values{}
+	if o.Tag != "" {
+		q.Set("tag", o.Tag)
+	}
+	if o.Running {
+		q.Set("running", "true")
+	}
 	return pages(func(cursor string) ([]Exec, string, error) {
 		p, err := path("v1", "sandboxes", e.sandbox, "execs")
 		if err != nil {
 			return nil, "", err
 		}
 		var page api.ExecList
-		err = e.c.do(ctx, call{method: http.MethodGet, path: p, query: withCursor(nil, cursor)}, &page)
+		err = e.c.do(ctx, call{method: http.MethodGet, path: p, query: withCursor(q, cursor)}, &page)
 		return page.Execs, page.NextCursor, err
 	})
 }

@@ -12,20 +12,20 @@ import (
 const noExec = "no such exec"
 
 const execColumns = `sandbox, id, cmd, shell, cwd, env, user, stdin, timeout, detach, tty, tty_rows, tty_cols,
-	pid, outcome, exit_code, signal, out_of_memory, started_at, ended_at, output_bytes, output_from, processes`
+	pid, outcome, exit_code, signal, out_of_memory, started_at, ended_at, output_bytes, output_from, processes, tag`
 
 const selectExec = "SELECT " + execColumns + " FROM exec "
 
 // selectOpen leaves the specification where it is.
 const selectOpen = `SELECT sandbox, id, NULL, '', '', NULL, '', 0, 0, 0, 0, 0, 0,
-	pid, outcome, exit_code, signal, out_of_memory, started_at, ended_at, output_bytes, output_from, processes FROM exec `
+	pid, outcome, exit_code, signal, out_of_memory, started_at, ended_at, output_bytes, output_from, processes, '' FROM exec `
 
 func scanExec(r row) (e core.Exec, err error) {
 	s := &e.Spec
 	err = r.Scan(&e.Sandbox, &e.ID, jsonOf(&s.Cmd), &s.Shell, &s.Cwd, jsonOf(&s.Env), &s.User, &s.Stdin,
 		&s.Timeout, &s.Detach, &s.TTY, &s.Rows, &s.Cols,
 		&e.PID, &e.Outcome, &e.ExitCode, &e.Signal, &e.OutOfMemory, (*instant)(&e.StartedAt), (*instant)(&e.EndedAt),
-		&e.OutputBytes, &e.OutputFrom, &e.Processes)
+		&e.OutputBytes, &e.OutputFrom, &e.Processes, &s.Tag)
 	return e, err
 }
 
@@ -36,7 +36,7 @@ func (r *reader) Exec(sandbox core.SandboxID, id core.ExecID) (core.Exec, error)
 
 // ListExecs returns a page of a sandbox's execs, newest first.
 func (r *reader) ListExecs(
-	sandbox core.SandboxID, page store.Page,
+	sandbox core.SandboxID, filter store.ExecFilter, page store.Page,
 ) (list []core.Exec, next string, err error) {
 	if err := checkLimit(page.Limit); err != nil {
 		return nil, "", err
@@ -45,8 +45,7 @@ func (r *reader) ListExecs(
 	if err != nil {
 		return nil, "", err
 	}
-	query := selectExec + "WHERE sandbox = ?"
-	args := []any{sandbox}
+	query, args := filterExecs(selectExec+"WHERE sandbox = ?", []any{sandbox}, filter)
 	if ok {
 		query += " AND (started_at, id) < (?, ?)"
 		args = append(args, after.At, after.ID)
@@ -66,7 +65,7 @@ func (r *reader) OpenExecs(sandbox core.SandboxID) ([]core.Exec, error) {
 }
 
 const putExec = "INSERT INTO exec (" + execColumns + `)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 	ON CONFLICT (sandbox, id) DO UPDATE SET pid = excluded.pid, outcome = excluded.outcome,
 	exit_code = excluded.exit_code, signal = excluded.signal, out_of_memory = excluded.out_of_memory,
 	started_at = excluded.started_at,
@@ -85,11 +84,14 @@ func (w *writer) PutExec(e core.Exec) error {
 	if err := checkText("cmd", nil, s.Cmd...); err != nil {
 		return err
 	}
+	if err := checkText("tag", nil, s.Tag); err != nil {
+		return err
+	}
 	_, err := w.change("write exec", putExec,
 		e.Sandbox, e.ID, jsonOf(&s.Cmd), s.Shell, s.Cwd, jsonOf(&s.Env), s.User, s.Stdin,
 		int64(s.Timeout), s.Detach, s.TTY, s.Rows, s.Cols,
 		e.PID, e.Outcome, e.ExitCode, e.Signal, e.OutOfMemory, instant(e.StartedAt), instant(e.EndedAt),
-		e.OutputBytes, e.OutputFrom, e.Processes)
+		e.OutputBytes, e.OutputFrom, e.Processes, s.Tag)
 	if isCode(err, sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY) {
 		return core.Wrap(core.CodeNotFound, err, noSandbox)
 	}

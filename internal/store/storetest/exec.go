@@ -35,7 +35,7 @@ func testExec(t *testing.T, open Open) {
 		for more := true; more; more = page.Cursor != "" {
 			s.view(func(r store.Reader) (err error) {
 				var list []core.Exec
-				list, page.Cursor, err = r.ListExecs(b.ID, page)
+				list, page.Cursor, err = r.ListExecs(b.ID, store.ExecFilter{}, page)
 				for _, e := range list {
 					got = append(got, e.ID)
 				}
@@ -44,6 +44,8 @@ func testExec(t *testing.T, open Open) {
 		}
 		wantSame(t, got, want)
 	})
+	t.Run("found by pid and tag", func(t *testing.T) { testFindExec(t, open) })
+	t.Run("filters", func(t *testing.T) { testExecFilters(t, open) })
 	t.Run("deleted", func(t *testing.T) { testDeleteExec(t, open) })
 	t.Run("lost", func(t *testing.T) { testLoseExecs(t, open) })
 	t.Run("a bounded number is kept", func(t *testing.T) { testKeepExecs(t, open) })
@@ -59,7 +61,7 @@ func testExecFields(t *testing.T, open Open) {
 		ID: core.ExecID(core.NewID()), Sandbox: b.ID,
 		Spec: core.ExecSpec{
 			Cmd: []string{"sh", "", "-c", "echo 'x'; \x00\n"}, Shell: "true", Cwd: "/tmp", Env: map[string]string{"A": "b"},
-			User: "user:group", Stdin: true, Timeout: 90 * time.Second, Detach: true, TTY: true, Rows: 24, Cols: 65535,
+			User: "user:group", Stdin: true, Timeout: 90 * time.Second, Detach: true, TTY: true, Rows: 24, Cols: 65535, Tag: "büro 1",
 		},
 		PID: 4194304, Outcome: core.OutcomeExited, ExitCode: &zero, Signal: "SIGKILL",
 		OutOfMemory: true, StartedAt: epoch(), EndedAt: epoch().Add(1), OutputBytes: 1 << 50, OutputFrom: 1 << 49, Processes: 3,
@@ -90,6 +92,9 @@ func testExecFields(t *testing.T, open Open) {
 	bad := newExec(b.ID)
 	bad.Spec.Cmd = []string{"\xff"}
 	wantCode(t, put(bad), core.CodeInvalid)
+	bad = newExec(b.ID)
+	bad.Spec.Tag = "\xff"
+	wantField(t, put(bad), "tag")
 	s.view(func(r store.Reader) error {
 		_, err := r.Exec("another", want.ID)
 		wantCode(t, err, core.CodeNotFound)

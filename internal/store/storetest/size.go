@@ -59,7 +59,7 @@ func testPageSize(t *testing.T, open Open) {
 	t.Run("execs", func(t *testing.T) {
 		walk(t, execs, store.ExecSize, func(e core.Exec) string { return string(e.ID) },
 			func(p store.Page) (list []core.Exec, next string, err error) {
-				s.view(func(r store.Reader) error { list, next, err = r.ListExecs(b.ID, p); return nil })
+				s.view(func(r store.Reader) error { list, next, err = r.ListExecs(b.ID, store.ExecFilter{}, p); return nil })
 				return list, next, err
 			})
 	})
