@@ -37,9 +37,11 @@ type Options struct {
 	CollectBytes int64
 	// ReadyFor is how long the answer to a readiness probe holds, which anyone may send (1 s).
 	ReadyFor time.Duration
-	// Strangers and Rates bound callers without a good key and tenants together with other listeners (its own).
-	Strangers *httpserve.Strangers
-	Rates     *httpserve.Rates
+	// Strangers and Rates bound callers without a good key and tenants, Collecting the output that is held, together with other
+	// listeners (its own).
+	Strangers  *httpserve.Strangers
+	Rates      *httpserve.Rates
+	Collecting *httpserve.Collecting
 	// Registry holds the metrics that GET /metrics shows; the API adds its own (a new one).
 	Registry *prometheus.Registry
 }
@@ -55,7 +57,7 @@ type API struct {
 	ready     *readiness
 	metrics   *metrics
 	// collecting is the room for what processes write.
-	collecting collecting
+	collecting *httpserve.Collecting
 	// closing ends when streams should.
 	closing context.Context
 	close   context.CancelFunc
@@ -75,7 +77,7 @@ func New(control Control, o Options) (*API, error) {
 	closing, stop := context.WithCancel(context.Background())
 	a := &API{
 		control: control, options: o, mux: http.NewServeMux(), limits: o.Rates,
-		strangers: o.Strangers, ready: newReadiness(o.ReadyFor), collecting: newCollecting(o.CollectBytes),
+		strangers: o.Strangers, ready: newReadiness(o.ReadyFor), collecting: o.Collecting,
 		metrics: newMetrics(o.Registry), closing: closing, close: stop,
 	}
 	if err := a.route(); err != nil {
@@ -92,7 +94,10 @@ func withDefaults(o Options) Options {
 		o.Stall = 2 * time.Minute
 	}
 	if o.CollectBytes == 0 {
-		o.CollectBytes = collectBytes
+		o.CollectBytes = httpserve.CollectBytes
+	}
+	if o.Collecting == nil {
+		o.Collecting = httpserve.NewCollecting(o.CollectBytes)
 	}
 	if o.ReadyFor == 0 {
 		o.ReadyFor = time.Second

@@ -15,6 +15,7 @@ import (
 
 	"shoal/api"
 	"shoal/internal/core"
+	"shoal/internal/httpserve"
 )
 
 // attachExec follows an exec over a WebSocket. It is over when the exec ends, the client goes or the server does; the
@@ -80,7 +81,7 @@ func (s *socket) run(ctx context.Context) error {
 	s.end(err)
 	cancel(nil)
 	input.Wait()
-	if refused, ok := errors.AsType[*refusal](err); ok || errors.Is(err, errGone) || errors.Is(err, errClosing) {
+	if refused, ok := errors.AsType[*refusal](err); ok || errors.Is(err, httpserve.ErrGone) || errors.Is(err, errClosing) {
 		_ = refused // Neither is a fault of ours.
 		return nil
 	}
@@ -104,7 +105,7 @@ func (s *socket) end(err error) {
 		_ = s.conn.Close(websocket.StatusNormalClosure, "ended")
 	case errors.Is(err, errClosing):
 		_ = s.conn.Close(websocket.StatusGoingAway, "the server is shutting down")
-	case errors.Is(err, errGone):
+	case errors.Is(err, httpserve.ErrGone):
 		_ = s.conn.CloseNow()
 	default:
 		_ = s.conn.Close(websocket.StatusInternalError, "the stream broke off")
@@ -129,7 +130,7 @@ func (s *socket) send(ctx context.Context, m core.ExecMessage) error {
 	ctx, cancel := context.WithTimeout(ctx, s.stall)
 	defer cancel()
 	if err := s.conn.Write(ctx, kind, data); err != nil {
-		return fmt.Errorf("%w: %w", errGone, err)
+		return fmt.Errorf("%w: %w", httpserve.ErrGone, err)
 	}
 	return nil
 }
@@ -154,7 +155,7 @@ func (s *socket) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.stall)
 	defer cancel()
 	if err := s.conn.Ping(ctx); err != nil && !s.feeding.Load() {
-		return fmt.Errorf("%w: %w", errGone, err)
+		return fmt.Errorf("%w: %w", httpserve.ErrGone, err)
 	}
 	return nil
 }
@@ -167,7 +168,7 @@ func (s *socket) receive(ctx context.Context) error {
 			if errors.Is(err, websocket.ErrMessageTooBig) {
 				return &refusal{fmt.Sprintf("a frame has at most %d bytes", maxInput)}
 			}
-			return fmt.Errorf("%w: %w", errGone, err)
+			return fmt.Errorf("%w: %w", httpserve.ErrGone, err)
 		}
 		s.feeding.Store(true)
 		err = s.obey(kind, data)

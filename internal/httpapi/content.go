@@ -1,21 +1,16 @@
 package httpapi
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"shoal/internal/core"
 	"shoal/internal/httpserve"
 )
-
-// probeSize is how much of a file is read before its length is told: files of /proc and /sys lie about theirs.
-const probeSize = 64 << 10
 
 // readFile streams a file's content, or a range of it.
 func (a fileAPI) readFile(w http.ResponseWriter, r *request) error {
@@ -69,21 +64,9 @@ func headFile(w http.ResponseWriter, r *request, guest core.Guest, path string) 
 	return nil
 }
 
-// sendWhole streams a whole file. Its length is told only where it is certain: when the end is already in sight, or the
-// file is larger than what /proc and /sys claim of theirs.
+// sendWhole streams a whole file.
 func (a fileAPI) sendWhole(w http.ResponseWriter, info core.FileInfo, content io.Reader) error {
-	buffered := bufio.NewReaderSize(content, probeSize)
-	head, err := buffered.Peek(probeSize)
-	switch {
-	case errors.Is(err, io.EOF):
-		w.Header().Set("Content-Length", strconv.Itoa(len(head)))
-	case err != nil:
-		return err
-	case info.Type == core.FileRegular && info.Size >= probeSize:
-		w.Header().Set("Content-Length", strconv.FormatInt(info.Size, 10))
-		return a.send(w, io.LimitReader(buffered, info.Size), info.Size)
-	}
-	return a.send(w, buffered, -1)
+	return httpserve.SendFile(w, info, content, a.options.Stall)
 }
 
 // sendRange answers with 206, or 416 if the range begins behind the end.
@@ -104,34 +87,7 @@ func (a fileAPI) sendRange(w http.ResponseWriter, want byteRange, info core.File
 
 // send copies content to the client. A length that isn't reached is an error, which cuts the connection.
 func (a fileAPI) send(w http.ResponseWriter, content io.Reader, length int64) error {
-	if !httpserve.Sent(w) {
-		w.WriteHeader(http.StatusOK)
-	}
-	rc := http.NewResponseController(w)
-	buffer := make([]byte, probeSize)
-	var total int64
-	for {
-		n, err := content.Read(buffer)
-		if n > 0 {
-			if err := httpserve.Extend(rc.SetWriteDeadline, a.options.Stall); err != nil {
-				return err
-			}
-			if _, err := w.Write(buffer[:n]); err != nil {
-				return errWrite(err)
-			}
-			total += int64(n)
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if length >= 0 && total != length {
-		return core.Errorf(core.CodeConflict, "the file shrank while it was read")
-	}
-	return nil
+	return httpserve.Send(w, content, length, a.options.Stall)
 }
 
 // byteRange is what a Range header asks for.
@@ -194,43 +150,15 @@ func (a fileAPI) writeFile(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	rc := http.NewResponseController(w)
-	body := &upload{body: r.Body, extend: func(d time.Duration) error { return httpserve.Extend(rc.SetReadDeadline, d) }, stall: a.options.Stall}
+	body := httpserve.NewUpload(w, r.Request, a.options.Stall)
 	info, err := guest.WriteFile(r.Context(), path, core.WriteOptions{
 		Mode: mode, User: r.query.Get("user"), Parents: r.flag("parents"),
 	}, body)
-	if body.err != nil {
-		return core.Wrap(core.CodeInvalid, errors.Join(body.err, err), "the body was cut off: the file is as it was")
+	if body.Err != nil {
+		return core.Wrap(core.CodeInvalid, errors.Join(body.Err, err), "the body was cut off: the file is as it was")
 	}
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, encodeFile(info))
-}
-
-// upload is a request's body of which every part must come within the stall time.
-type upload struct {
-	body   io.Reader
-	extend func(time.Duration) error
-	stall  time.Duration
-	// err is why the body ended before its end.
-	err error
-}
-
-// Read reads the next part.
-func (u *upload) Read(p []byte) (int, error) {
-	if err := u.extend(u.stall); err != nil {
-		return 0, err
-	}
-	n, err := u.body.Read(p)
-	switch {
-	case errors.Is(err, io.EOF):
-		// A deadline left standing would end the request's context while the file is being put in place.
-		if err := u.extend(0); err != nil {
-			return n, err
-		}
-	case err != nil:
-		u.err = err
-	}
-	return n, err
 }

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -57,7 +56,7 @@ func (a *API) public(r *request, err error) *core.Error {
 	var e *core.Error
 	switch {
 	case errors.As(err, &e):
-	case r.Context().Err() != nil || errors.Is(err, errGone) || errors.Is(err, context.Canceled):
+	case r.Context().Err() != nil || errors.Is(err, httpserve.ErrGone) || errors.Is(err, context.Canceled):
 		e = core.Errorf(core.CodeCanceled, "the call was canceled")
 	default:
 		return core.Errorf(core.CodeInternal, "internal error; the server's log has it under request id %s", r.id)
@@ -131,9 +130,3 @@ func (a *API) abort(r *request, err error) api.Error {
 	r.err, r.code = cause(err, e), e.Code
 	return a.encodeError(r, e)
 }
-
-// errGone says that the client went away.
-var errGone = errors.New("the client went away")
-
-// errWrite marks a reply that could not be sent: the client is gone.
-func errWrite(err error) error { return fmt.Errorf("write reply: %w: %w", errGone, err) }

@@ -115,7 +115,7 @@ func (a execAPI) runExec(w http.ResponseWriter, r *request, ref string, spec cor
 	if !spec.Stdin {
 		input = nil
 	}
-	limit, release, err := a.collecting.take()
+	limit, release, err := a.collecting.Take("have it streamed with Accept: " + ndjson + ", or detach, which need no room for it")
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,8 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"shoal/api"
@@ -42,53 +40,11 @@ func (a *API) streamContext(r *request) (context.Context, context.CancelFunc) {
 // errClosing ends streams: their clients come back to the next server.
 var errClosing = core.Errorf(core.CodeUnavailable, "the server is shutting down; what was started goes on")
 
-// follow hands the messages of an exec to send, output that is ready joined, and calls idle whenever there has been none
-// for the keepalive time. It returns nil after the last message. When it returns, the stream is closed and nothing reads
-// from it.
+// follow is httpserve.Follow with the API's keepalive time.
 func (a *API) follow(
 	ctx context.Context, stream core.ExecStream, send func(core.ExecMessage) error, idle func() error,
 ) error {
-	messages := make(chan received, readAhead)
-	done := make(chan struct{})
-	var reader sync.WaitGroup
-	reader.Go(func() { read(stream, messages, done) })
-	defer reader.Wait()
-	defer func() { _ = stream.Close() }() // Closing only stops following; the process goes on either way.
-	defer close(done)
-
-	ready := gatherer{messages: messages}
-	silent := time.NewTimer(a.options.Keepalive)
-	defer silent.Stop()
-	for {
-		m, err := ready.next(ctx, silent.C)
-		switch {
-		case errors.Is(err, errSilent):
-			err = idle()
-		case errors.Is(err, io.EOF):
-			return nil
-		case err == nil:
-			err = send(m)
-		}
-		if err != nil {
-			return err
-		}
-		silent.Reset(a.options.Keepalive)
-	}
-}
-
-// read hands over what a stream gives until it ends or done is closed.
-func read(stream core.ExecStream, messages chan<- received, done <-chan struct{}) {
-	for {
-		m, err := stream.Recv()
-		select {
-		case messages <- received{m, err}:
-		case <-done:
-			return
-		}
-		if err != nil {
-			return
-		}
-	}
+	return httpserve.Follow(ctx, stream, a.options.Keepalive, send, idle)
 }
 
 // lineWriter sends one JSON object a line, each within the stall time.
@@ -125,17 +81,17 @@ func (l *lineWriter) put(data []byte) error {
 		return err
 	}
 	if _, err := l.w.Write(data); err != nil {
-		return errWrite(err)
+		return httpserve.Gone(err)
 	}
 	if err := l.rc.Flush(); err != nil {
-		return errWrite(err)
+		return httpserve.Gone(err)
 	}
 	return nil
 }
 
 // endStream ends a reply that goes on; an error becomes its last message, unless there is nobody to tell.
 func (a *API) endStream(r *request, err error, tell func(api.Error) error) error {
-	if err == nil || r.Context().Err() != nil || errors.Is(err, errGone) {
+	if err == nil || r.Context().Err() != nil || errors.Is(err, httpserve.ErrGone) {
 		return err
 	}
 	return tell(a.abort(r, err))

@@ -78,7 +78,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if _, err := w.Write(data); err != nil {
-		return errWrite(err)
+		return httpserve.Gone(err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"shoal/api"
+	"shoal/internal/httpserve"
 )
 
 // pieceSize is how much output is encoded at a time.
@@ -37,7 +38,7 @@ func sendResult(w http.ResponseWriter, res api.ExecResult, stdout, stderr []byte
 		err = out.Flush()
 	}
 	if err != nil {
-		return errWrite(err)
+		return httpserve.Gone(err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"shoal/api"
+	"shoal/internal/httpserve"
 )
 
 func (a serverAPI) getVersion(w http.ResponseWriter, _ *request) error {
@@ -42,7 +43,7 @@ func writeText(w http.ResponseWriter, kind, text string) error {
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(http.StatusOK)
 	if _, err := io.WriteString(w, text); err != nil {
-		return errWrite(err)
+		return httpserve.Gone(err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpserve
 
 import (
 	"context"
@@ -81,3 +81,5 @@ func (g *gatherer) join(first core.ExecMessage) core.ExecMessage {
 	}
 	return first
 }
+
+func isOutput(m core.ExecMessage) bool { return m.Kind == core.ExecStdout || m.Kind == core.ExecStderr }
