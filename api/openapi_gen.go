@@ -872,8 +872,14 @@ type TemplateState string
 
 // UpdateSandboxRequest The fields to change. A field left out stays as it is.
 type UpdateSandboxRequest struct {
+	// ExtendTTLSeconds Makes it live at least so many seconds from now; its life is never shortened, and one without a ttl stays so. Not together with `ttl_seconds`.
+	ExtendTTLSeconds *int64 `json:"extend_ttl_seconds,omitempty"`
+
 	// Labels Replaces all labels.
 	Labels *map[string]string `json:"labels,omitempty"`
+
+	// Persistent true keeps the sandbox until it is deleted or the ttl that it has passes: with `ttl_seconds` 0 it has none any more. false makes it ephemeral, with the server's default ttl if it has none and none is given.
+	Persistent *bool `json:"persistent,omitempty"`
 
 	// TTLSeconds Seconds from now at which it is deleted. 0 takes the ttl away, which only a persistent sandbox allows.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`

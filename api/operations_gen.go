@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "9c4b9754acaccc830f06098b7f0c83c58ed879deee746c77d3106f3f409b54d8"
+const DocumentDigest = "a9fb99c5aa2c50cca5c6867120928ca5db1ea7f3b8dffcf392a450ca9a8ed4e8"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "78b04ea485da3290055148bc454f5762a4468109ecff86645041b26b0d8f93de"
+const TypesDigest = "3fbbba106e0db504f5caccf66b48bdfc786bd2b48c16563ce1b16ab1ef6423c2"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

@@ -136,6 +136,8 @@ func typed(field string) string {
 	switch field {
 	case "ttl_seconds":
 		return "--ttl"
+	case "extend_ttl_seconds":
+		return "--extend"
 	case "memory_bytes":
 		return "--memory"
 	case "disk_bytes":
@@ -148,7 +150,7 @@ func typed(field string) string {
 		return "--label"
 	case "expires_in_seconds":
 		return "--expires"
-	case "name", "dialect", "template", "vcpus", "env", "user", "state", "label", "persistent", "after", "signal":
+	case "name", "dialect", "template", "tag", "vcpus", "env", "user", "state", "label", "persistent", "after", "signal":
 		return "--" + field
 	}
 	return field

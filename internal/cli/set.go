@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,11 +47,13 @@ func (t *newTTL) seconds() *int64 {
 func (a *app) setCommand() *cobra.Command {
 	var (
 		ttl              newTTL
+		extend           lifetime
+		persistent       bool
 		labels, unlabels []string
 	)
 	c := &cobra.Command{
 		Use:        "set SANDBOX",
-		Short:      "Change a sandbox's ttl and labels",
+		Short:      "Change a sandbox's ttl, persistence and labels",
 		GroupID:    groupSandbox,
 		SuggestFor: []string{"update", "edit", "label", "extend", "ttl", "renew"},
 		Long: `Change when a sandbox is deleted, and its labels. What isn't named stays as it is, and processes go on undisturbed.
@@ -58,10 +61,14 @@ func (a *app) setCommand() *cobra.Command {
 Labels are read, changed and written back as a whole: of two sets of labels on one sandbox at the same time, one may lose what
 it has changed. Set them one after the other.
 
---ttl counts from now, whatever was left before. A persistent sandbox may be given a ttl, and --ttl none takes it away again;
-one that isn't persistent always has a ttl, up to the server's greatest. Nothing else can be changed: for another size,
-name or template make another sandbox.`,
+--ttl counts from now, whatever was left before; --extend does too, and never shortens what is left. A persistent sandbox may be
+given a ttl, and --ttl none takes it away again; one that isn't persistent always has a ttl, up to the server's greatest.
+--persistent keeps a sandbox beyond that, until the ttl that it still has: say --ttl none too to have none.
+--persistent=false makes it ephemeral again. Nothing else can be changed: for another size, name or template make another
+sandbox.`,
 		Example: `  shoal set lab --ttl 8h
+  shoal set lab --extend 30m
+  shoal set lab --persistent --ttl none
   shoal set notes --ttl none
   shoal set lab --label team=data --label stage=review --unlabel draft
   shoal set lab --ttl 30m -o json | jq -r .expires_at`,
@@ -76,9 +83,15 @@ name or template make another sandbox.`,
 					return usage(c, "the label %s can't be both set and taken away", key)
 				}
 			}
-			req := shoal.UpdateSandboxRequest{TTLSeconds: ttl.seconds()}
-			if req.TTLSeconds == nil && len(add)+len(unlabels) == 0 {
-				return usage(c, "nothing to change: say --ttl, --label or --unlabel")
+			req := shoal.UpdateSandboxRequest{TTLSeconds: ttl.seconds(), ExtendTTLSeconds: extend.seconds()}
+			if req.TTLSeconds != nil && req.ExtendTTLSeconds != nil {
+				return usage(c, "give either --ttl or --extend")
+			}
+			if c.Flags().Changed("persistent") {
+				req.Persistent = &persistent
+			}
+			if req == (shoal.UpdateSandboxRequest{}) && len(add)+len(unlabels) == 0 {
+				return usage(c, "nothing to change: say --ttl, --extend, --persistent, --label or --unlabel")
 			}
 			client, err := a.client()
 			if err != nil {
@@ -101,9 +114,12 @@ name or template make another sandbox.`,
 	}
 	f := c.Flags()
 	f.Var(&ttl, "ttl", "delete it after this `duration` from now, such as 30m, 2h or 7d; none: never (persistent ones only)")
+	f.Var(&extend, "extend", "let it live at least this `duration` from now, such as 30m; never less than it would anyway")
+	f.BoolVar(&persistent, "persistent", false, "keep it until it is deleted or its ttl passes; --persistent=false makes it ephemeral")
 	f.StringArrayVar(&labels, "label", nil, "add or replace the label `KEY=VALUE`; may be repeated")
 	f.StringArrayVar(&unlabels, "unlabel", nil, "take the label `KEY` away; may be repeated")
 	_ = c.RegisterFlagCompletionFunc("unlabel", a.complete().labels)
+	_ = c.RegisterFlagCompletionFunc("extend", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("ttl", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("label", cobra.NoFileCompletions)
 	return c
@@ -134,6 +150,7 @@ func printChanged(out io.Writer, now time.Time, sb shoal.Sandbox) error {
 	t := newTable(out)
 	t.row("id", sb.ID)
 	t.row("name", sb.Name)
+	t.row("persistent", strconv.FormatBool(sb.Persistent))
 	t.row("ends", ends)
 	t.row("labels", joinPairs(sb.Labels))
 	return t.flush()

@@ -8,13 +8,6 @@ import (
 	"shoal/internal/store"
 )
 
-// SandboxPatch changes a sandbox. A nil field is left as it is.
-type SandboxPatch struct {
-	// TTL counts from now; zero takes the ttl away, which only a persistent sandbox allows.
-	TTL    *time.Duration
-	Labels *map[string]string
-}
-
 // GetSandbox finds a sandbox by id or name.
 func (s *Service) GetSandbox(ctx context.Context, p Principal, ref string) (sb core.Sandbox, err error) {
 	err = s.store.View(ctx, func(r store.Reader) error {
@@ -34,49 +27,6 @@ func (s *Service) ListSandboxes(ctx context.Context, p Principal, f store.Sandbo
 		return err
 	})
 	return list, next, err
-}
-
-// UpdateSandbox changes labels and ttl.
-func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, patch SandboxPatch) (sb core.Sandbox, err error) {
-	if patch.Labels != nil {
-		if err := checkLabels(*patch.Labels); err != nil {
-			return core.Sandbox{}, err
-		}
-	}
-	now := s.clock.Now()
-	err = s.store.Update(ctx, func(tx store.Tx) error {
-		if sb, err = p.findToChange(tx, ref); err != nil {
-			return err
-		}
-		if patch.Labels != nil {
-			sb.Labels = *patch.Labels
-		}
-		if patch.TTL != nil {
-			if sb.ExpiresAt, err = s.limits.newExpiry(sb, *patch.TTL, now); err != nil {
-				return err
-			}
-		}
-		return tx.PutSandbox(sb)
-	})
-	if err == nil {
-		s.expiry.lookAgain()
-	}
-	return sb, err
-}
-
-// newExpiry is when a sandbox ends whose ttl is set anew.
-func (l Limits) newExpiry(sb core.Sandbox, ttl time.Duration, now time.Time) (time.Time, error) {
-	if ttl == 0 {
-		if !sb.Persistent {
-			return time.Time{}, core.Invalid("ttl_seconds", "only a persistent sandbox can be without a ttl")
-		}
-		return time.Time{}, nil
-	}
-	d, err := l.ttl(core.SandboxSpec{TTL: ttl, Persistent: sb.Persistent})
-	if err != nil {
-		return time.Time{}, err
-	}
-	return now.Add(d), nil
 }
 
 // settleMost bounds how long a call waits for a create that is under way.

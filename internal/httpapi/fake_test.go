@@ -240,6 +240,14 @@ func (f *fakeControl) UpdateSandbox(_ context.Context, p control.Principal, ref 
 			s.ExpiresAt = f.now.Add(*patch.TTL)
 		}
 	}
+	if patch.Persistent != nil {
+		s.Persistent = *patch.Persistent
+	}
+	if patch.ExtendTTL != nil {
+		if until := f.now.Add(*patch.ExtendTTL); until.After(s.ExpiresAt) {
+			s.ExpiresAt = until
+		}
+	}
 	if patch.Labels != nil {
 		s.Labels = *patch.Labels
 	}

@@ -128,22 +128,41 @@ func (a sandboxAPI) updateSandbox(w http.ResponseWriter, r *request) error {
 	if err := decodeBody(w, r, &body); err != nil {
 		return err
 	}
-	patch := control.SandboxPatch{Labels: body.Labels}
-	if body.TTLSeconds != nil {
-		if *body.TTLSeconds < 0 {
-			return core.Invalid("ttl_seconds", "ttl_seconds is at least 0")
-		}
-		ttl, err := seconds("ttl_seconds", float64(*body.TTLSeconds))
-		if err != nil {
-			return err
-		}
-		patch.TTL = &ttl
+	patch, err := sandboxPatch(body)
+	if err != nil {
+		return err
 	}
 	sandbox, err := a.control.UpdateSandbox(r.Context(), r.principal, ref, patch)
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, encodeSandbox(sandbox))
+}
+
+func sandboxPatch(body api.UpdateSandboxRequest) (patch control.SandboxPatch, err error) {
+	patch.Labels, patch.Persistent = body.Labels, body.Persistent
+	for _, f := range []struct {
+		name  string
+		in    *int64
+		least int64
+		out   **time.Duration
+	}{
+		{"ttl_seconds", body.TTLSeconds, 0, &patch.TTL},
+		{"extend_ttl_seconds", body.ExtendTTLSeconds, 1, &patch.ExtendTTL},
+	} {
+		if f.in == nil {
+			continue
+		}
+		if *f.in < f.least {
+			return patch, core.Invalid(f.name, "%s is at least %d", f.name, f.least)
+		}
+		d, err := seconds(f.name, float64(*f.in))
+		if err != nil {
+			return patch, err
+		}
+		*f.out = &d
+	}
+	return patch, nil
 }
 
 func (a sandboxAPI) deleteSandbox(w http.ResponseWriter, r *request) error {

@@ -1,0 +1,117 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"shoal/internal/config"
+	"shoal/internal/core"
+	"shoal/internal/store"
+)
+
+// SandboxPatch changes a sandbox. A nil field is left as it is.
+type SandboxPatch struct {
+	// Persistent makes an ephemeral sandbox persistent, which keeps the ttl that it has, or a persistent one ephemeral, which
+	// gives it the default ttl if it has none.
+	Persistent *bool
+	// TTL counts from now; zero takes the ttl away, which only a persistent sandbox allows. Together with Persistent it is the
+	// ttl of what the sandbox becomes.
+	TTL *time.Duration
+	// ExtendTTL makes the sandbox live at least so long from now: it never shortens its life. Not together with TTL.
+	ExtendTTL *time.Duration
+	Labels    *map[string]string
+}
+
+// UpdateSandbox changes a sandbox, all that the patch names or nothing, in one moment.
+func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, patch SandboxPatch) (sb core.Sandbox, err error) {
+	if err := patch.check(); err != nil {
+		return core.Sandbox{}, err
+	}
+	now := s.clock.Now()
+	err = s.store.Update(ctx, func(tx store.Tx) error {
+		if sb, err = p.findToChange(tx, ref); err != nil {
+			return err
+		}
+		if err := s.limits.patch(&sb, patch, now); err != nil {
+			return err
+		}
+		return tx.PutSandbox(sb)
+	})
+	if err != nil {
+		return core.Sandbox{}, err
+	}
+	s.expiry.lookAgain()
+	return sb, nil
+}
+
+// check refuses what is wrong whatever the sandbox is.
+func (patch SandboxPatch) check() error {
+	if patch.TTL != nil && patch.ExtendTTL != nil {
+		return core.Invalid("extend_ttl_seconds", "give either ttl_seconds or extend_ttl_seconds")
+	}
+	if patch.ExtendTTL != nil && *patch.ExtendTTL < minTTL {
+		return core.Invalid("extend_ttl_seconds", "a ttl is extended to at least 1 second")
+	}
+	if patch.Labels != nil {
+		return checkLabels(*patch.Labels)
+	}
+	return nil
+}
+
+// patch changes a record.
+func (l Limits) patch(sb *core.Sandbox, patch SandboxPatch, now time.Time) (err error) {
+	if patch.Labels != nil {
+		sb.Labels = *patch.Labels
+	}
+	becomesEphemeral := patch.Persistent != nil && !*patch.Persistent && sb.Persistent
+	if patch.Persistent != nil {
+		sb.Persistent = *patch.Persistent
+	}
+	switch {
+	case patch.TTL != nil:
+		sb.ExpiresAt, err = l.newExpiry(*sb, *patch.TTL, now)
+	case becomesEphemeral && sb.ExpiresAt.IsZero():
+		sb.ExpiresAt = now.Add(l.DefaultTTL)
+	case becomesEphemeral && sb.ExpiresAt.After(now.Add(l.MaxTTL)):
+		return core.Invalid("persistent",
+			"an ephemeral sandbox lives at most %s, and this one has longer to go: say its ttl too", config.FormatDuration(l.MaxTTL))
+	}
+	if err != nil || patch.ExtendTTL == nil {
+		return err
+	}
+	until, err := l.newExpiry(*sb, *patch.ExtendTTL, now)
+	if err != nil {
+		return blame(err, "extend_ttl_seconds")
+	}
+	if !sb.ExpiresAt.IsZero() && until.After(sb.ExpiresAt) {
+		sb.ExpiresAt = until
+	}
+	return nil
+}
+
+// newExpiry is when a sandbox ends whose ttl is set anew.
+func (l Limits) newExpiry(sb core.Sandbox, ttl time.Duration, now time.Time) (time.Time, error) {
+	if ttl == 0 {
+		if !sb.Persistent {
+			return time.Time{}, core.Invalid("ttl_seconds", "only a persistent sandbox can be without a ttl")
+		}
+		return time.Time{}, nil
+	}
+	d, err := l.ttl(core.SandboxSpec{TTL: ttl, Persistent: sb.Persistent})
+	if err != nil {
+		return time.Time{}, err
+	}
+	return now.Add(d), nil
+}
+
+// blame makes an error blame another field.
+func blame(err error, field string) error {
+	var e *core.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	other := *e
+	other.Field = field
+	return &other
+}
