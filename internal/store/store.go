@@ -48,6 +48,12 @@ type Page struct {
 type SandboxFilter struct {
 	States []core.State
 	Labels map[string]string
+	// StartedAfter selects what was running for the first time after that moment.
+	StartedAfter time.Time
+	// Template is a version's id, or a name for all its versions.
+	Template string
+	// OldestFirst turns the order around. A cursor holds for the order in which it was returned.
+	OldestFirst bool
 	// IncludeDeleted also returns sandboxes that are deleted and not yet forgotten.
 	IncludeDeleted bool
 }

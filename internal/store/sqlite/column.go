@@ -26,6 +26,17 @@ func (t instant) Value() (driver.Value, error) {
 	return at.UnixNano(), nil
 }
 
+// nearest is a caller's time as it can be compared with a column's: what nanoseconds can't tell is the end of what they can.
+func nearest(t time.Time) int64 {
+	switch {
+	case t.Before(time.Unix(0, math.MinInt64)):
+		return math.MinInt64
+	case t.After(time.Unix(0, math.MaxInt64)):
+		return math.MaxInt64
+	}
+	return t.UnixNano()
+}
+
 // Scan reads the column.
 func (t *instant) Scan(v any) error {
 	switch v := v.(type) {

@@ -45,14 +45,18 @@ func (r *reader) SandboxByID(id core.SandboxID) (core.Sandbox, error) {
 	return one(r, noSandbox, scanSandbox, selectSandbox+"WHERE id = ?", id)
 }
 
-// ListSandboxes returns a page of the tenant's sandboxes, newest first.
+// ListSandboxes returns a page of the tenant's sandboxes.
 func (r *reader) ListSandboxes(
 	tenant core.TenantID, filter store.SandboxFilter, page store.Page,
 ) (list []core.Sandbox, next string, err error) {
 	if err := checkLimit(page.Limit); err != nil {
 		return nil, "", err
 	}
-	after, ok, err := parseCursor("sandboxes", page.Cursor)
+	kind, behind, order := "sandboxes", "<", "DESC"
+	if filter.OldestFirst {
+		kind, behind, order = "sandboxes up", ">", "ASC"
+	}
+	after, ok, err := parseCursor(kind, page.Cursor)
 	if err != nil {
 		return nil, "", err
 	}
@@ -60,32 +64,46 @@ func (r *reader) ListSandboxes(
 	if len(filter.Labels) > maxFilterLabels {
 		return nil, "", core.Invalid("labels", "a filter has at most %d labels", maxFilterLabels)
 	}
-	query := selectSandbox + "WHERE tenant = ?"
-	args := []any{tenant}
+	where, args := sandboxesWhere(filter)
+	query := selectSandbox + "WHERE tenant = ?" + where
+	args = append([]any{tenant}, args...)
 	if ok {
-		query += " AND (created_at, id) < (?, ?)"
+		query += " AND (created_at, id) " + behind + " (?, ?)"
 		args = append(args, after.At, after.ID)
 	}
-	if !filter.IncludeDeleted {
-		query += " AND state <> 'deleted'"
-	}
-	if len(filter.States) > 0 {
-		query += " AND state IN (?" + strings.Repeat(", ?", len(filter.States)-1) + ")"
-		for _, s := range filter.States {
-			args = append(args, s)
-		}
-	}
-	for k, v := range filter.Labels {
-		query += " AND EXISTS (SELECT 1 FROM json_each(sandbox.labels) WHERE key = ? AND value = ?)"
-		args = append(args, k, v)
-	}
-	query += " ORDER BY created_at DESC, id DESC LIMIT ?"
+	query += " ORDER BY created_at " + order + ", id " + order + " LIMIT ?"
 	list, more, err := readPage(r, scanSandbox, store.SandboxSize, page.Limit, query, append(args, page.Limit+1)...)
 	if err != nil || !more {
 		return list, "", err
 	}
 	b := list[len(list)-1]
-	return list, position{Kind: "sandboxes", At: nanoseconds(b.CreatedAt), ID: string(b.ID)}.String(), nil
+	return list, position{Kind: kind, At: nanoseconds(b.CreatedAt), ID: string(b.ID)}.String(), nil
+}
+
+// sandboxesWhere is a filter as a condition.
+func sandboxesWhere(filter store.SandboxFilter) (where string, args []any) {
+	if !filter.IncludeDeleted {
+		where += " AND state <> 'deleted'"
+	}
+	if len(filter.States) > 0 {
+		where += " AND state IN (?" + strings.Repeat(", ?", len(filter.States)-1) + ")"
+		for _, s := range filter.States {
+			args = append(args, s)
+		}
+	}
+	for k, v := range filter.Labels {
+		where += " AND EXISTS (SELECT 1 FROM json_each(sandbox.labels) WHERE key = ? AND value = ?)"
+		args = append(args, k, v)
+	}
+	if !filter.StartedAfter.IsZero() {
+		where += " AND started_at > ?"
+		args = append(args, nearest(filter.StartedAfter))
+	}
+	if filter.Template != "" {
+		where += " AND (template_id = ? OR template_name = ?)"
+		args = append(args, filter.Template, filter.Template)
+	}
+	return where, args
 }
 
 // AllSandboxes returns what the reconcile loop has to look after.

@@ -14,6 +14,7 @@ func testList(t *testing.T, open Open) {
 	t.Helper()
 	t.Run("filters", func(t *testing.T) { testFilters(t, open) })
 	t.Run("pages", func(t *testing.T) { testPages(t, open) })
+	t.Run("pages, oldest first", func(t *testing.T) { testPagesUp(t, open) })
 	t.Run("pages of large records", func(t *testing.T) { testPageSize(t, open) })
 	t.Run("bad pages are refused", func(t *testing.T) { testBadPages(t, open) })
 }
@@ -28,7 +29,11 @@ func testFilters(t *testing.T, open Open) {
 	dead.Labels = a.Labels
 	for i, p := range []*core.Sandbox{&a, &b, &c, &dead} {
 		p.CreatedAt = epoch().Add(time.Duration(i))
+		p.StartedAt = p.CreatedAt.Add(time.Second)
 	}
+	a.StartedAt = time.Time{} // It has never run.
+	c.Template, c.TemplateName = "t2", "base"
+	after := func(t time.Time) store.SandboxFilter { return store.SandboxFilter{StartedAfter: t} }
 	s.put(a, b, c, dead)
 	tests := map[string]struct {
 		filter store.SandboxFilter
@@ -47,6 +52,16 @@ func testFilters(t *testing.T, open Open) {
 		"value by wildcard":  {store.SandboxFilter{Labels: map[string]string{"app": "%"}}, nil},
 		"state of nobody":    {store.SandboxFilter{States: []core.State{core.StateFrozen}}, nil},
 		"deleted, not asked": {store.SandboxFilter{States: []core.State{core.StateDeleted}}, nil},
+		"oldest first":       {store.SandboxFilter{OldestFirst: true}, []core.SandboxID{a.ID, b.ID, c.ID}},
+		"started after":      {after(b.StartedAt.Add(-1)), []core.SandboxID{c.ID, b.ID}},
+		"started then":       {after(b.StartedAt), []core.SandboxID{c.ID}},
+		"started last":       {after(dead.StartedAt), nil},
+		"started in 1500":    {after(time.Date(1500, 1, 1, 0, 0, 0, 0, time.UTC)), []core.SandboxID{c.ID, b.ID}},
+		"started in 3000":    {after(time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)), nil},
+		"template by name":   {store.SandboxFilter{Template: "minimal"}, []core.SandboxID{b.ID, a.ID}},
+		"template by id":     {store.SandboxFilter{Template: "t2"}, []core.SandboxID{c.ID}},
+		"template of nobody": {store.SandboxFilter{Template: "%"}, nil},
+		"all together":       {store.SandboxFilter{Template: "minimal", StartedAfter: b.StartedAt.Add(-1), OldestFirst: true, Labels: b.Labels}, []core.SandboxID{b.ID}},
 		"deleted, asked":     {store.SandboxFilter{States: []core.State{core.StateDeleted}, IncludeDeleted: true}, []core.SandboxID{dead.ID}},
 	}
 	for name, tc := range tests {
@@ -113,6 +128,38 @@ func testPages(t *testing.T, open Open) {
 	if err != nil || next != "" || len(list) != 1 {
 		t.Fatalf("a full last page gave %v, %q, %v", list, next, err)
 	}
+}
+
+// testPagesUp walks a list from its oldest record on, and shows that it is the other order turned around, and that one's cursors are
+// not the other's.
+func testPagesUp(t *testing.T, open Open) {
+	t.Helper()
+	s := start(t, open)
+	for i := range 12 {
+		b := newSandbox(alice)
+		b.CreatedAt = epoch().Add(time.Duration(i/4) * time.Second) // four of each age: the id must break the tie
+		s.put(b)
+	}
+	down, _, err := s.list(alice, store.SandboxFilter{}, store.Page{Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(down)
+	var up []core.SandboxID
+	page := store.Page{Limit: 5}
+	for {
+		list, next, err := s.list(alice, store.SandboxFilter{OldestFirst: true}, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		up = append(up, ids(list)...)
+		if page.Cursor = next; next == "" {
+			break
+		}
+		_, _, err = s.list(alice, store.SandboxFilter{}, page)
+		wantField(t, err, "cursor")
+	}
+	wantSame(t, up, ids(down))
 }
 
 func testBadPages(t *testing.T, open Open) {
