@@ -18,8 +18,15 @@ type Config struct {
 	Listen  string
 	TLSCert string
 	TLSKey  string
+	// TLSListen is the address at which everything is served by host name, empty for none. Where it is set, TLS is there and nowhere else.
+	TLSListen string
+	// Domain is the DNS name below which everything has a name, with a port if clients need one that is not TLSListen's; or empty.
+	Domain string
 	// Hosts are names that a server on loopback is called by, beside localhost and loopback addresses.
 	Hosts []string
+
+	E2B   Dialect
+	Panda Dialect
 
 	Log       Log
 	TTL       TTL

@@ -58,7 +58,7 @@ type schema struct {
 
 func currentSchema() schema {
 	return schema{
-		settings: slices.Concat(serverSettings(), sandboxSettings(), hostSettings()),
+		settings: slices.Concat(serverSettings(), dialectSettings(), sandboxSettings(), hostSettings()),
 		retired:  nil,
 	}
 }
@@ -78,7 +78,7 @@ func serverSettings() []setting {
 			doc:     "Directory that holds everything the server keeps: database, trees, keys. One server at a time uses it.",
 			binding: text(func(c *Config) *string { return &c.DataDir }, filepath.IsAbs),
 		}, {
-			key: "listen", def: "127.0.0.1:8700", allowed: "HOST:PORT, beyond loopback only with tls_cert and tls_key",
+			key: "listen", def: "127.0.0.1:8700", allowed: "HOST:PORT, beyond loopback only with tls_cert and tls_key, and without tls_listen",
 			doc:     "Address of the API. Port 0 takes a free one.",
 			binding: text(func(c *Config) *string { return &c.Listen }, isAddress),
 		}, {
@@ -88,12 +88,23 @@ func serverSettings() []setting {
 			binding: list(func(c *Config) *[]string { return &c.Hosts }, isHostName),
 		}, {
 			key: "tls_cert", def: "", allowed: "an absolute path to a PEM file, together with tls_key",
-			doc:     "Certificate chain of the API. Empty means plain HTTP, on loopback only.",
+			doc: "Certificate chain of the server. With tls_listen it is used there, else at all other addresses. Empty means plain HTTP, on " +
+				"loopback only, and at tls_listen a certificate of the installation's own authority (`shoal ca`).",
 			binding: text(func(c *Config) *string { return &c.TLSCert }, emptyOr(filepath.IsAbs)),
 		}, {
 			key: "tls_key", def: "", allowed: "an absolute path to a PEM file, together with tls_cert",
-			doc:     "Private key of the API's certificate.",
+			doc:     "Private key of tls_cert.",
 			binding: text(func(c *Config) *string { return &c.TLSKey }, emptyOr(filepath.IsAbs)),
+		}, {
+			key: "tls_listen", def: "", allowed: "HOST:PORT, or empty for none",
+			doc: "Address at which everything is served over TLS, by host name: the API at domain, E2B's protocol below e2b.domain and " +
+				"PandaStack's below panda.domain. All other addresses are then plain HTTP and on loopback only.",
+			binding: text(func(c *Config) *string { return &c.TLSListen }, emptyOr(isAddress)),
+		}, {
+			key: "domain", def: "", allowed: "a DNS name in lower case, with a port if clients need one, such as shoal.example.com or shoal.test:8443; or empty",
+			doc: "DNS name by which clients know this server. It and *.domain, *.e2b.domain and *.panda.domain must lead to tls_listen, or to a proxy that " +
+				"passes the Host header on. Without a port here clients are told that of tls_listen.",
+			binding: text(func(c *Config) *string { return &c.Domain }, emptyOr(isDomain)),
 		}, {
 			key: "log.level", def: "info", allowed: "debug, info, warn or error",
 			doc:     "The least severe messages that are logged. At info a request that creates, changes or ends a sandbox or an exec is a line, and so is every one that fails; one that only looks, moves a file or carries input is logged at debug.",

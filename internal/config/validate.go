@@ -33,11 +33,8 @@ func (c *Config) contradictions() []string {
 			key, missing = missing, key
 		}
 		add(key, "%s is set and %s is not: allowed is both or neither", key, missing)
-	} else if c.TLSCert == "" && !isLoopback(c.Listen) {
-		add("listen", "listen is %q, which other machines can reach: allowed without TLS is loopback only, such as 127.0.0.1:8700; "+
-			"set tls_cert and tls_key to listen there", c.Listen)
 	}
-	return list
+	return append(list, c.addressProblems()...)
 }
 
 // Check looks at what the settings name on this machine: it holds the certificate against its key, and looks whether the
