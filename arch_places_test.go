@@ -39,6 +39,7 @@ var places = []place{
 	{"internal/durable", groupLeaf},
 	{"internal/mountinfo", groupLeaf},
 	{"internal/osthread", groupLeaf},
+	{"internal/pki", groupLeaf},
 	{"internal/httpserve", groupLeaf},
 	{"internal/guest/wire", groupLeaf},
 	{"internal/guest/client", groupLeaf},
