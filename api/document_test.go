@@ -174,6 +174,7 @@ func TestExamplesAreTheTypes(t *testing.T) {
 		"ExecMessage": func() any { return &api.ExecMessage{} }, "FileInfo": func() any { return &api.FileInfo{} },
 		"EventList": func() any { return &api.EventList{} }, "TemplateList": func() any { return &api.TemplateList{} },
 		"Key": func() any { return &api.Key{} }, "KeyList": func() any { return &api.KeyList{} },
+		"CA": func() any { return &api.CA{} }, "DialectList": func() any { return &api.DialectList{} },
 		"ErrorBody": func() any { return &api.ErrorBody{} }, "Version": func() any { return &api.Version{} },
 	}
 	checked := 0

@@ -205,6 +205,18 @@ type Actor struct {
 	Kind string `json:"kind"`
 }
 
+// CA The installation's own certificate authority.
+type CA struct {
+	// Certificate Its certificate, in PEM.
+	Certificate string `json:"certificate"`
+
+	// ExpiresAt When it ends. In its last year a start of the server makes a new one with the same key.
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Fingerprint The sha256 of the certificate in hex, to compare it by.
+	Fingerprint string `json:"fingerprint"`
+}
+
 // CreateExecRequest What to run. Exactly one of `cmd` and `shell` is required.
 type CreateExecRequest struct {
 	// Cmd The program and its arguments, at most 4096 and 512 KiB together. A program without a slash is looked up in PATH. Not together with `shell`.
@@ -290,6 +302,36 @@ type CreateSandboxRequest struct {
 
 	// VCPUs Limit of processor time in cores, such as 0.5. What an idle tenth of a second left over may be used in the next. Programs inside see whole processors, at least 2 where the machine has them. Default and ceiling by the server's configuration.
 	VCPUs *float64 `json:"vcpus,omitempty"`
+}
+
+// Dialect Another vendor's protocol.
+type Dialect struct {
+	// Clients The vendor's clients that it is tested with.
+	Clients []string `json:"clients"`
+
+	// Domain The domain below which it has host names, with a port if clients need one; absent if it has none.
+	Domain string `json:"domain,omitempty,omitzero"`
+
+	// DomainURL Its origin there; absent if there is none.
+	DomainURL string `json:"domain_url,omitempty,omitzero"`
+
+	// Name `e2b` or `panda`.
+	Name string `json:"name"`
+
+	// OwnCA Whether clients that use `domain`, or `url` if that is https, must trust the authority of `GET /v1/ca`.
+	OwnCA bool `json:"own_ca"`
+
+	// Templates Our template for each of the vendor's names that is another here. Any other name is looked up as it is.
+	Templates map[string]string `json:"templates"`
+
+	// URL The origin of its own address; absent if it has none.
+	URL string `json:"url,omitempty,omitzero"`
+}
+
+// DialectList Other vendors' protocols.
+type DialectList struct {
+	// Dialects The dialects.
+	Dialects []Dialect `json:"dialects"`
 }
 
 // Error What went wrong, safe to show.

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "a9fb99c5aa2c50cca5c6867120928ca5db1ea7f3b8dffcf392a450ca9a8ed4e8"
+const DocumentDigest = "cd03e07d05a699e62e3a882ed0fdd37323397675fcab1af9836d0f51ed8b42cd"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "3fbbba106e0db504f5caccf66b48bdfc786bd2b48c16563ce1b16ab1ef6423c2"
+const TypesDigest = "c2fa405dffc4e5ff4432995d3a06e5f2147d73daa420db2eb374f33c5c7da02a"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -19,6 +19,8 @@ func Operations() []Operation {
 		{ID: "getServerMetrics", Method: "GET", Path: "/metrics", Open: false, Body: false},
 		{ID: "getOpenAPI", Method: "GET", Path: "/openapi.yaml", Open: true, Body: false},
 		{ID: "getReadiness", Method: "GET", Path: "/readyz", Open: true, Body: false},
+		{ID: "getCA", Method: "GET", Path: "/v1/ca", Open: true, Body: false},
+		{ID: "listDialects", Method: "GET", Path: "/v1/dialects", Open: false, Body: false},
 		{ID: "listEvents", Method: "GET", Path: "/v1/events", Open: false, Body: false, Query: []Parameter{
 			{Name: "after", Type: Integer, Min: 0},
 			{Name: "wait", Type: Integer, Min: 0, Max: 60},

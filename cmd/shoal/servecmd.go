@@ -39,7 +39,7 @@ variables, then flags; 'shoal config print' shows the result.`,
 				return err
 			}
 			defer s.close()
-			fmt.Fprintf(cmd.ErrOrStderr(), "shoal %s serves at %s\nadmin key: %s\n", version, s.url, s.dir.join("admin.key"))
+			fmt.Fprintf(cmd.ErrOrStderr(), "shoal %s serves at %s\nadmin key: %s\n", version, s.at.api.url(), s.dir.join("admin.key"))
 			return s.serve(cmd.Context())
 		},
 	}

@@ -2,26 +2,28 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"net"
-	"net/netip"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"shoal/internal/config"
 	"shoal/internal/control"
 	"shoal/internal/core"
+	"shoal/internal/dialect"
 	"shoal/internal/failpoint"
 	"shoal/internal/guest/embedded"
 	"shoal/internal/httpapi"
+	"shoal/internal/httpserve"
 	"shoal/internal/image"
 	"shoal/internal/node"
 	"shoal/internal/obs"
@@ -34,17 +36,16 @@ const shutdownGrace = 10 * time.Second
 
 // server is the whole program as a value: everything that serve opens, in the order in which it is closed backwards.
 type server struct {
-	cfg      *config.Config
-	log      *slog.Logger
-	dir      *dataDir
-	store    store.Store
-	drivers  *drivers
-	node     *node.Node
-	control  *control.Service
-	metrics  *obs.Metrics
-	listener net.Listener
-	url      string
-	closers  []func() error
+	cfg     *config.Config
+	log     *slog.Logger
+	dir     *dataDir
+	store   store.Store
+	drivers *drivers
+	node    *node.Node
+	control *control.Service
+	metrics *obs.Metrics
+	at      addresses
+	closers []func() error
 }
 
 // openServer opens everything but the listener. On an error nothing stays open.
@@ -225,67 +226,70 @@ func (s *server) buildTemplate(ctx context.Context, recipe, dir string, progress
 	return control.BuiltTemplate{Source: res.Source, Packages: res.Packages, Config: res.Config}, err
 }
 
-// bind takes the address. Calls wait until serve answers them.
-func (s *server) bind(ctx context.Context) error {
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", s.cfg.Listen)
-	if err != nil {
-		return core.Wrap(core.CodeUnavailable, err, "can't listen on %s: another program may use it, or the address is not this machine's: choose another with --listen", s.cfg.Listen)
-	}
-	scheme := "http"
-	if s.cfg.TLSCert != "" {
-		cert, err := tls.LoadX509KeyPair(s.cfg.TLSCert, s.cfg.TLSKey)
-		if err != nil {
-			return errors.Join(fmt.Errorf("load TLS certificate: %w", err), ln.Close())
-		}
-		ln = tls.NewListener(ln, &tls.Config{
-			Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-		})
-		scheme = "https"
-	}
-	s.listener, s.url = ln, scheme+"://"+dialable(ln.Addr().String())
-	s.onClose(func() error {
-		if err := ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			return fmt.Errorf("close listener: %w", err)
-		}
-		return nil
-	})
-	return nil
-}
-
-// dialable is the address by which a client on this machine reaches a listener: one that takes every address has none of its own.
-func dialable(listen string) string {
-	addr, err := netip.ParseAddrPort(listen)
-	if err != nil || !addr.Addr().IsUnspecified() {
-		return listen
-	}
-	loopback := netip.IPv6Loopback()
-	if addr.Addr().Is4() {
-		loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	}
-	return netip.AddrPortFrom(loopback, addr.Port()).String()
-}
-
-// serve answers until ctx ends.
+// serve answers until ctx ends, at every address, and ends them together.
 func (s *server) serve(ctx context.Context) error {
-	host, _, err := net.SplitHostPort(s.listener.Addr().String())
-	if err != nil {
-		return fmt.Errorf("read own address: %w", err)
-	}
-	api, err := httpapi.New(s.control, httpapi.Options{
-		Logger: s.log, Version: version, Commit: commit, Registry: s.metrics.Registry(),
-		Loopback: net.ParseIP(host).IsLoopback(), Hosts: s.cfg.Hosts, WideLog: s.cfg.Log.Format == "json",
+	closing, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	strangers, rates := httpserve.NewStrangers(), httpserve.NewRates(httpserve.RequestsPerSecond, httpserve.RequestBurst)
+	native, err := httpapi.New(s.control, httpapi.Options{
+		Logger: s.log, Version: version, Commit: commit, Registry: s.metrics.Registry(), Strangers: strangers, Rates: rates,
+		Loopback: s.at.api.ip().IsLoopback(), Hosts: s.hosts(), WideLog: s.cfg.Log.Format == "json",
+		CA: s.describeCA(), Dialects: s.describe(),
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.dir.writeURL(s.url); err != nil { // tells the CLI on this machine where
+	defer native.Close() // Nobody uses control any more when it returns.
+	others, err := s.openDialects(dialect.NewGate(s.control, strangers, rates), closing)
+	if err != nil {
 		return err
+	}
+	if err := s.dir.writeURL(s.at.api.url()); err != nil { // tells the CLI on this machine where
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	serve := func(at *address, h http.Handler) {
+		group.Go(func() error {
+			err := httpserve.Serve(ctx, at.listener, httpserve.Options{
+				Handler: h, Logger: s.log, Grace: shutdownGrace, Closing: func() { end(); native.EndStreams() },
+			})
+			if err != nil {
+				return fmt.Errorf("at the address of %s: %w", at.setting, err)
+			}
+			return nil
+		})
+	}
+	domain, _ := s.cfg.DomainName()
+	everything := httpserve.ByHost{Domain: domain, Below: others, Other: native.Handler()}
+	serve(s.at.api, everything)
+	if s.at.tls != nil {
+		serve(s.at.tls, everything)
+	}
+	for name, at := range s.at.dialects {
+		serve(at, s.guarded(at, others[name]))
 	}
 	notifyReady()
-	s.log.Info("serving", slog.String("url", s.url), slog.String("listen", s.listener.Addr().String()), slog.String("data_dir", s.dir.path), slog.String("version", version))
+	s.reportServing(ctx)
 	defer s.log.Info("stopped: sandboxes go on")
-	return api.Serve(ctx, s.listener, shutdownGrace)
+	return group.Wait()
+}
+
+// reportServing logs where the server is found.
+func (s *server) reportServing(ctx context.Context) {
+	attrs := []slog.Attr{slog.String("url", s.at.api.url()), slog.String("listen", s.at.api.listener.Addr().String())}
+	for _, d := range dialects() {
+		if at := s.at.dialects[d.name]; at != nil {
+			attrs = append(attrs, slog.String(d.name+"_url", at.url()))
+		}
+	}
+	if s.at.tls != nil {
+		attrs = append(attrs, slog.String("tls_listen", s.at.tls.listener.Addr().String()), slog.String("domain", s.cfg.Domain))
+	}
+	if s.at.authority != nil {
+		attrs = append(attrs, slog.String("ca", s.at.authority.Fingerprint()))
+	}
+	attrs = append(attrs, slog.String("data_dir", s.dir.path), slog.String("version", version))
+	s.log.LogAttrs(ctx, slog.LevelInfo, "serving", attrs...)
 }
 
 // keepFilesToOurselves marks what the server has inherited beyond its standard streams, so that no program that it starts

@@ -25,6 +25,10 @@ type Options struct {
 	Loopback bool
 	// Hosts are further host names that the server is reached by, without port.
 	Hosts []string
+	// CA is the installation's own certificate authority, if the server's certificate is from it. Dialects are the protocols that are
+	// spoken beside this one.
+	CA       *api.CA
+	Dialects []Dialect
 	// WideLog puts all that is known of a request into its log line, for programs that read them. Otherwise only a logger at
 	// level debug gets that, and people a short line.
 	WideLog bool
@@ -155,6 +159,8 @@ func (a *API) operations() map[string]operation {
 		"createKey":         keys.createKey,
 		"listKeys":          keys.listKeys,
 		"deleteKey":         keys.deleteKey,
+		"getCA":             server.getCA,
+		"listDialects":      server.listDialects,
 		"getVersion":        server.getVersion,
 		"getHealth":         server.getHealth,
 		"getReadiness":      server.getReadiness,

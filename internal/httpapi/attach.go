@@ -26,6 +26,9 @@ func (a execAPI) attachExec(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		if r.ProtoMajor > 1 {
+			return core.Invalid("Upgrade", "attach is a WebSocket, which is spoken over HTTP/1.1 here: offer http/1.1 alone in ALPN, and send Upgrade: websocket")
+		}
 		return core.Invalid("Upgrade", "attach is a WebSocket: send Upgrade: websocket")
 	}
 	if err := checkOrigin(r.Request); err != nil {

@@ -13,6 +13,9 @@ import (
 	"shoal/internal/httpserve"
 )
 
+// EndStreams has the streams tell their clients to come back, and end. It doesn't wait for them.
+func (a *API) EndStreams() { a.close() }
+
 // Serve answers requests on ln until ctx ends, then ends the streams, gives other calls grace to finish, and returns nil.
 // Processes that clients were following go on.
 func (a *API) Serve(ctx context.Context, ln net.Listener, grace time.Duration) error {

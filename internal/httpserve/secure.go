@@ -3,9 +3,7 @@ package httpserve
 import (
 	"net"
 	"net/http"
-	"net/netip"
 	"path"
-	"slices"
 	"strings"
 
 	"shoal/internal/core"
@@ -22,17 +20,10 @@ func Secure(h http.Header, requestID string) {
 }
 
 // CheckHost refuses a request that reached a server on loopback by a name it doesn't have: a page on the web can make a
-// name of its own resolve to 127.0.0.1 and so let a browser talk to us as if we were its origin. hosts are the names it has beside
-// localhost and loopback addresses.
+// name of its own resolve to 127.0.0.1 and so let a browser talk to us as if we were its origin. hosts are the names it has, with all
+// below them, beside localhost and loopback addresses. Over TLS the certificate says which names there are.
 func CheckHost(r *http.Request, hosts []string) error {
-	host := HostOnly(r.Host)
-	if strings.EqualFold(host, "localhost") {
-		return nil
-	}
-	if slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
-		return nil
-	}
-	if ip, err := netip.ParseAddr(host); err == nil && ip.IsLoopback() {
+	if r.TLS != nil || IsLocal(r.Host, hosts) {
 		return nil
 	}
 	return &core.Error{Code: core.CodeDenied, Field: "Host", Message: "this server has no such host name: use localhost or 127.0.0.1, or list the name in its setting hosts"}

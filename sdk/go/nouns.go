@@ -36,6 +36,10 @@ type (
 	CreateKeyRequest = api.CreateKeyRequest
 	// Key is an API key.
 	Key = api.Key
+	// CA is an installation's own certificate authority.
+	CA = api.CA
+	// Dialect is another vendor's protocol that the server speaks.
+	Dialect = api.Dialect
 	// Version says which server answers.
 	Version = api.Version
 	// FileType is the type of a file.

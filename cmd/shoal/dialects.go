@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"shoal/api"
+	"shoal/internal/config"
+	"shoal/internal/core"
+	"shoal/internal/dialect"
+	"shoal/internal/httpapi"
+	"shoal/internal/httpserve"
+)
+
+// dialectRow is one of the other vendors' protocols.
+type dialectRow struct {
+	// name is also the label below the domain, and the section of its settings.
+	name     string
+	settings func(*config.Config) config.Dialect
+	open     func(dialect.Config) (http.Handler, error)
+	// clients are the vendor's clients that the tests run.
+	clients []string
+}
+
+// dialects are the protocols that this program speaks beside its own.
+func dialects() []dialectRow {
+	return []dialectRow{}
+}
+
+// domainOf is the domain of a dialect's host names, with a port if clients need one; empty if there is none. Behind a proxy that does
+// the TLS there is no port of ours to tell.
+func (s *server) domainOf(name string) string {
+	domain, port := s.cfg.DomainName()
+	if domain == "" {
+		return ""
+	}
+	if at := s.at.encrypted(); port == "" && at != nil {
+		port = at.port()
+	}
+	domain = name + "." + domain
+	if port != "" && port != "443" {
+		domain += ":" + port
+	}
+	return domain
+}
+
+// openDialects makes the dialects' handlers, by name.
+func (s *server) openDialects(gate *dialect.Gate, closing context.Context) (map[string]http.Handler, error) { //nolint:revive // It is the server's life, not this call's.
+	handlers := map[string]http.Handler{}
+	for _, d := range dialects() {
+		h, err := d.open(dialect.Config{
+			Control: s.control, Gate: gate, Logger: s.log, Templates: d.settings(s.cfg).Names(), Domain: s.domainOf(d.name), Closing: closing,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("open dialect %s: %w", d.name, err)
+		}
+		handlers[d.name] = h
+	}
+	return handlers, nil
+}
+
+// describe tells clients of the API of the dialects.
+func (s *server) describe() []httpapi.Dialect {
+	var list []httpapi.Dialect
+	for _, d := range dialects() {
+		out := httpapi.Dialect{Dialect: api.Dialect{
+			Name: d.name, Templates: d.settings(s.cfg).Names(), Clients: d.clients, OwnCA: s.at.authority != nil, Domain: s.domainOf(d.name),
+		}}
+		if at := s.at.dialects[d.name]; at != nil {
+			out.URL, out.Anywhere = at.url(), at.ip().IsUnspecified()
+		}
+		if out.Domain != "" {
+			out.DomainURL = "https://api." + out.Domain
+		}
+		list = append(list, out)
+	}
+	return list
+}
+
+// describeCA tells clients of the API which authority the certificate is from; nil if it's none of the server's.
+func (s *server) describeCA() *api.CA {
+	a := s.at.authority
+	if a == nil {
+		return nil
+	}
+	return &api.CA{Certificate: string(a.PEM()), Fingerprint: a.Fingerprint(), ExpiresAt: a.Expires().UTC()}
+}
+
+// hosts are the names that the server has beside localhost.
+func (s *server) hosts() []string {
+	hosts := s.cfg.Hosts
+	if domain, _ := s.cfg.DomainName(); domain != "" {
+		hosts = append(hosts[:len(hosts):len(hosts)], domain)
+	}
+	return hosts
+}
+
+// guarded refuses requests that reach an address on loopback by a name that isn't this machine's.
+func (s *server) guarded(at *address, next http.Handler) http.Handler {
+	if !at.ip().IsLoopback() {
+		return next
+	}
+	hosts := s.hosts()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := httpserve.CheckHost(r, hosts); err != nil {
+			httpserve.Secure(w.Header(), core.NewID())
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
