@@ -27,9 +27,10 @@ import (
 )
 
 const (
-	// CertFile and KeyFile are where the authority is kept, below the directory that Open is given.
+	// CertFile is where the authority's certificate is kept, below the directory that Open is given.
 	CertFile = "ca.crt"
-	KeyFile  = "ca.key"
+	// KeyFile is where its key is, beside it.
+	KeyFile = "ca.key"
 
 	// lifetime is how long the authority's certificate is good for, and renewBefore how long before its end it is made anew, with the
 	// same key: who trusts the old one then trusts what is issued until that has ended.
