@@ -127,6 +127,7 @@ vuln: ## Known vulnerabilities of what is linked in.
 
 generate: ## Everything that is made from a source: API types, references, golden files of the CLI.
 	$(GO) generate ./api/...
+	$(GO) -C tools run ./protos -root .. $$(git ls-files '*.proto')
 	$(GO) test ./internal/cli -run Help -update
 	$(GO) test ./internal/config -update
 	$(MAKE) --no-print-directory build
