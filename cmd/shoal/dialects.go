@@ -9,6 +9,7 @@ import (
 	"shoal/internal/config"
 	"shoal/internal/core"
 	"shoal/internal/dialect"
+	"shoal/internal/dialect/panda"
 	"shoal/internal/httpapi"
 	"shoal/internal/httpserve"
 )
@@ -25,7 +26,12 @@ type dialectRow struct {
 
 // dialects are the protocols that this program speaks beside its own.
 func dialects() []dialectRow {
-	return []dialectRow{}
+	return []dialectRow{
+		{
+			name: "panda", settings: func(c *config.Config) config.Dialect { return c.Panda }, open: panda.New,
+			clients: []string{"pandastack 0.10.0 (Python)", "@pandastack/sdk 0.9.0 (JavaScript)"},
+		},
+	}
 }
 
 // domainOf is the domain of a dialect's host names, with a port if clients need one; empty if there is none. Behind a proxy that does
@@ -46,11 +52,12 @@ func (s *server) domainOf(name string) string {
 }
 
 // openDialects makes the dialects' handlers, by name.
-func (s *server) openDialects(gate *dialect.Gate, closing context.Context) (map[string]http.Handler, error) { //nolint:revive // It is the server's life, not this call's.
+func (s *server) openDialects(gate *dialect.Gate, room *httpserve.Collecting, closing context.Context) (map[string]http.Handler, error) { //nolint:revive // It is the server's life, not this call's.
 	handlers := map[string]http.Handler{}
 	for _, d := range dialects() {
 		h, err := d.open(dialect.Config{
-			Control: s.control, Gate: gate, Logger: s.log, Templates: d.settings(s.cfg).Names(), Domain: s.domainOf(d.name), Closing: closing,
+			Control: s.control, Gate: gate, Logger: s.log, Templates: d.settings(s.cfg).Names(), Domain: s.domainOf(d.name),
+			Collecting: room, Closing: closing,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("open dialect %s: %w", d.name, err)

@@ -231,16 +231,18 @@ func (s *server) serve(ctx context.Context) error {
 	closing, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	strangers, rates := httpserve.NewStrangers(), httpserve.NewRates(httpserve.RequestsPerSecond, httpserve.RequestBurst)
+	room := httpserve.NewCollecting(httpserve.CollectBytes)
 	native, err := httpapi.New(s.control, httpapi.Options{
 		Logger: s.log, Version: version, Commit: commit, Registry: s.metrics.Registry(), Strangers: strangers, Rates: rates,
-		Loopback: s.at.api.ip().IsLoopback(), Hosts: s.hosts(), WideLog: s.cfg.Log.Format == "json",
+		Collecting: room,
+		Loopback:   s.at.api.ip().IsLoopback(), Hosts: s.hosts(), WideLog: s.cfg.Log.Format == "json",
 		CA: s.describeCA(), Dialects: s.describe(),
 	})
 	if err != nil {
 		return err
 	}
 	defer native.Close() // Nobody uses control any more when it returns.
-	others, err := s.openDialects(dialect.NewGate(s.control, strangers, rates), closing)
+	others, err := s.openDialects(dialect.NewGate(s.control, strangers, rates), room, closing)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"shoal/internal/control"
 	"shoal/internal/core"
+	"shoal/internal/httpserve"
 	"shoal/internal/store"
 )
 
@@ -21,6 +22,8 @@ type Config struct {
 	Domain string
 	// Hosts are names by which a server on loopback is called, beside localhost, loopback addresses and those below Domain.
 	Hosts []string
+	// Collecting is the room for output that replies hold, which all listeners share; nil gives the adapter one of its own.
+	Collecting *httpserve.Collecting
 	// Closing ends when the server is about to: streams then tell their clients and end.
 	Closing context.Context //nolint:containedctx // It is the server's life, not a call's.
 }
