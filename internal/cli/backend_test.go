@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net/http/httptest"
 	"path/filepath"
@@ -9,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"shoal/api"
 	"shoal/internal/control"
 	"shoal/internal/core"
 	"shoal/internal/httpapi"
+	"shoal/internal/pki"
 	"shoal/internal/store/sqlite"
 )
 
@@ -19,8 +22,10 @@ import (
 // and their processes ordinary processes of this machine.
 type backend struct {
 	url, key string
-	machine  *machine
-	control  *control.Service
+	// tlsURL is the same over TLS, with a certificate of an authority of its own.
+	tlsURL  string
+	machine *machine
+	control *control.Service
 	// release lets the template's build end; nothing can be created before.
 	release func()
 }
@@ -67,19 +72,47 @@ func newBackend(t *testing.T) *backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := httpapi.New(svc, httpapi.Options{Logger: log, Version: "v1.2.3", Commit: "abcdef0", Loopback: true})
+	authority, err := pki.Open(filepath.Join(dir, "ca"), pki.Names{}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(a.Handler())
-	t.Cleanup(server.Close)
-	t.Cleanup(server.CloseClientConnections)
+	a, err := httpapi.New(svc, httpapi.Options{
+		Logger: log, Version: "v1.2.3", Commit: "abcdef0", Loopback: true, Dialects: dialects(),
+		CA: &api.CA{Certificate: string(authority.PEM()), Fingerprint: authority.Fingerprint(), ExpiresAt: authority.Expires()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, encrypted := httptest.NewServer(a.Handler()), httptest.NewUnstartedServer(a.Handler())
+	cert, err := authority.Issuer(func() pki.Names { return pki.Names{} }, core.SystemClock{}).GetCertificate(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encrypted.TLS = &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	encrypted.EnableHTTP2 = true
+	encrypted.Config.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	encrypted.StartTLS()
+	for _, s := range []*httptest.Server{server, encrypted} {
+		t.Cleanup(s.Close)
+		t.Cleanup(s.CloseClientConnections)
+	}
 	t.Cleanup(a.Close)
 	t.Cleanup(m.endAll)
 	var once sync.Once
-	b := &backend{url: server.URL, key: key.Reveal(), machine: m, control: svc, release: func() { once.Do(func() { close(goOn) }) }}
+	b := &backend{url: server.URL, tlsURL: encrypted.URL, key: key.Reveal(), machine: m, control: svc, release: func() { once.Do(func() { close(goOn) }) }}
 	t.Cleanup(b.release)
 	return b
+}
+
+// dialects are those that the server says it speaks.
+func dialects() []httpapi.Dialect {
+	return []httpapi.Dialect{
+		{Dialect: api.Dialect{
+			Name: "e2b", URL: "http://127.0.0.1:8701", Domain: "e2b.shoal.test:8443", DomainURL: "https://api.e2b.shoal.test:8443", OwnCA: true,
+			Templates: map[string]string{"code": "base"}, Clients: []string{"one 1.0", "two 2.0"},
+		}},
+		{Dialect: api.Dialect{Name: "panda", OwnCA: true, Templates: map[string]string{}, Clients: []string{}}},
+	}
 }
 
 // ready lets the template be built and waits for it.

@@ -43,6 +43,7 @@ type app struct {
 	output  string
 	url     string
 	dataDir string
+	caFile  string
 }
 
 // New returns the command shoal with all its commands. Errors come back from Execute as they are: Main prints them and
@@ -88,7 +89,7 @@ func (a *app) root(extra []*cobra.Command) *cobra.Command {
 'shoal serve' starts a server on this machine; the other commands talk to it. They find it in this order:
   1. --url and --data-dir
   2. SHOAL_URL and SHOAL_API_KEY
-  3. the file cli.json in the configuration directory (~/.config/shoal): {"url": "…", "api_key": "…"}
+  3. the file cli.json in the configuration directory (~/.config/shoal): {"url": "…", "api_key": "…", "ca_file": "…"}
   4. the local data directory (SHOAL_DATA_DIR, else /var/lib/shoal), whose admin.key only root can read
 So on the server's own machine call them as root (sudo), or set SHOAL_API_KEY.`,
 		Example: `  shoal run -- python3 -c 'print(6*7)'
@@ -112,6 +113,8 @@ So on the server's own machine call them as root (sudo), or set SHOAL_API_KEY.`,
 	p.StringVarP(&a.output, "output", "o", outputTable, "`format` of results: table or json")
 	p.StringVar(&a.url, "url", "", "the server's `address`, such as http://127.0.0.1:8700 (default: SHOAL_URL, cli.json, then the data directory's)")
 	p.StringVar(&a.dataDir, "data-dir", "", "the data `directory` of a server on this machine, for its address and admin key (default: SHOAL_DATA_DIR, else "+defaultDataDir+")")
+	p.StringVar(&a.caFile, "ca-file", "", "trust the certificates in this `file` too, such as that of 'shoal ca' (default: SHOAL_CA_FILE, cli.json, then the data directory's)")
+	_ = root.MarkPersistentFlagFilename("ca-file")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON}, cobra.ShellCompDirectiveNoFileComp))
 	_ = root.MarkPersistentFlagDirname("data-dir")
 
@@ -125,7 +128,7 @@ So on the server's own machine call them as root (sudo), or set SHOAL_API_KEY.`,
 	root.AddCommand(
 		a.runCommand(), a.createCommand(), a.lsCommand(), a.getCommand(), a.setCommand(), a.rmCommand(),
 		a.execCommand(), a.shellCommand(), a.cpCommand(), a.logsCommand(), a.killCommand(),
-		a.templateCommand(), keyCommand(a), a.eventsCommand(), a.versionCommand(), a.completionCommand(), a.tourCommand(), a.referenceCommand(),
+		a.templateCommand(), keyCommand(a), dialectCommand(a), caCommand(a), a.eventsCommand(), a.versionCommand(), a.completionCommand(), a.tourCommand(), a.referenceCommand(),
 	)
 	for _, c := range extra {
 		if c.GroupID == "" {

@@ -12,8 +12,13 @@ import (
 	shoal "shoal/sdk/go"
 )
 
-// keyDialects are the vendors whose clients check what a key looks like.
-func keyDialects() []string { return []string{"e2b", "panda"} }
+// keyDialects are the vendors whose clients may check what a key looks like.
+func keyDialects() (names []string) {
+	for _, v := range vendors() {
+		names = append(names, v.dialect)
+	}
+	return names
+}
 
 func keyCommand(a *app) *cobra.Command {
 	c := &cobra.Command{

@@ -41,6 +41,7 @@ func TestScripts(t *testing.T) {
 				Setup: func(env *testscript.Env) error {
 					env.Setenv("SHOAL_URL", b.url)
 					env.Setenv("SHOAL_API_KEY", b.key)
+					env.Setenv("TLS_URL", b.tlsURL)
 					env.Setenv("HOME", env.WorkDir)
 					env.Setenv("GORACE", "atexit_sleep_ms=0") // Else each command of a script takes a second more under -race.
 					return nil

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -26,12 +27,15 @@ type server struct {
 	url, key string
 	// keyFile is the file that would have the key and can't be read; empty if there is none.
 	keyFile string
+	// caFile is the file of certificates to trust that was named; empty if none was.
+	caFile string
 }
 
 // settings is the file cli.json.
 type settings struct {
 	URL    string `json:"url"`
 	APIKey string `json:"api_key"`
+	CAFile string `json:"ca_file"`
 }
 
 // client returns a client of the server that flags, environment, settings or the data directory name.
@@ -43,11 +47,30 @@ func (a *app) client() (*shoal.Client, error) {
 	if s.key == "" && s.keyFile != "" {
 		return nil, fmt.Errorf("can't read %s: run this as root (sudo), or set SHOAL_API_KEY", s.keyFile)
 	}
+	return clientOf(a, s)
+}
+
+// anonymous returns a client without a key, for what is public.
+func anonymous(a *app) (*shoal.Client, error) {
+	s, err := a.server()
+	if err != nil {
+		return nil, err
+	}
+	s.key = ""
+	return clientOf(a, s)
+}
+
+func clientOf(a *app, s server) (*shoal.Client, error) {
+	trusted, err := trust(a, s)
+	if err != nil {
+		return nil, err
+	}
 	transport, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
 		return nil, errors.New("the standard library's transport has changed its type")
 	}
 	transport = transport.Clone()
+	transport.TLSClientConfig = trusted
 	transport.MaxIdleConnsPerHost = 2 * maxTransfers // Else transfers open a connection for most files.
 	return &shoal.Client{
 		BaseURL: s.url, APIKey: s.key, UserAgent: "shoal-cli/" + a.version,
@@ -95,6 +118,7 @@ func (e *dataDirError) Unwrap() error { return e.cause }
 func (a *app) server() (server, error) {
 	if a.dataDir != "" {
 		s, err := fromDataDir(a.dataDir)
+		s.caFile = cmp.Or(a.caFile, a.getenv("SHOAL_CA_FILE"))
 		if err == nil && a.url != "" {
 			if !isLoopback(a.url) && !sameOrigin(a.url, s.url) {
 				return s, fmt.Errorf("the key in %s is for the server on this machine and isn't sent to %s: set SHOAL_API_KEY and leave out --data-dir", a.dataDir, a.url)
@@ -114,7 +138,7 @@ func (a *app) server() (server, error) {
 	if err != nil {
 		return server{}, err
 	}
-	s := server{url: a.url, key: a.getenv("SHOAL_API_KEY")}
+	s := server{url: a.url, key: a.getenv("SHOAL_API_KEY"), caFile: cmp.Or(a.caFile, a.getenv("SHOAL_CA_FILE"))}
 	if s.url == "" {
 		s.url = a.getenv("SHOAL_URL")
 	}
@@ -126,6 +150,9 @@ func (a *app) server() (server, error) {
 	}
 	if s.url == "" {
 		s.url = shoal.DefaultURL
+	}
+	if s.caFile == "" && saved.URL != "" && sameOrigin(s.url, saved.URL) {
+		s.caFile = saved.CAFile
 	}
 	switch {
 	case s.key != "":
@@ -190,7 +217,7 @@ func (a *app) settings() (settings, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&s); err != nil && !errors.Is(err, io.EOF) {
-		return s, fmt.Errorf(`%s: %w: it has {"url": "…", "api_key": "…"}`, name, err)
+		return s, fmt.Errorf(`%s: %w: it has {"url": "…", "api_key": "…", "ca_file": "…"}`, name, err)
 	}
 	return s, nil
 }
@@ -227,7 +254,7 @@ func unreachable(err error) string {
 	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &untrusted):
-		return fmt.Sprintf("the certificate of the server at %s is not trusted here: %v; if it is yours, name the file of its issuer in SSL_CERT_FILE",
+		return fmt.Sprintf("the certificate of the server at %s is not trusted here: %v; if it is yours, name the file of its issuer with --ca-file ('shoal ca' on its machine prints that)",
 			origin, untrusted.Err)
 	case errors.As(err, &dns):
 		return fmt.Sprintf("can't reach the server at %s: its name is not known", origin)

@@ -78,7 +78,7 @@ func TestUntrustedCertificateIsExplained(t *testing.T) {
 	}
 	c.MaxRetries = -1
 	_, err = c.Version(t.Context())
-	if text := explain(err); !strings.Contains(text, "the certificate of the server at "+s.URL+" is not trusted here") || !strings.Contains(text, "SSL_CERT_FILE") {
+	if text := explain(err); !strings.Contains(text, "the certificate of the server at "+s.URL+" is not trusted here") || !strings.Contains(text, "--ca-file") {
 		t.Errorf("says %q", text)
 	}
 }
