@@ -219,7 +219,7 @@ type CA struct {
 
 // CreateExecRequest What to run. Exactly one of `cmd` and `shell` is required.
 type CreateExecRequest struct {
-	// Cmd The program and its arguments, at most 4096 and 512 KiB together. A program without a slash is looked up in PATH. Not together with `shell`.
+	// Cmd The program and its arguments, at most 4096 and 512 KiB together, each at most 131071 bytes. A program without a slash is looked up in PATH. Not together with `shell`.
 	Cmd []string `json:"cmd,omitempty,omitzero"`
 
 	// Cols Terminal width in characters. Only with `tty`. Default 80.
@@ -237,7 +237,7 @@ type CreateExecRequest struct {
 	// Rows Terminal height in characters. Only with `tty`. Default 24.
 	Rows *int `json:"rows,omitempty"`
 
-	// Shell A script for `/bin/sh -c`, at most 512 KiB. Not together with `cmd`.
+	// Shell A script for `/bin/sh -c`, at most 131071 bytes, which is what Linux lets an argument have: send a longer one as a file. Not together with `cmd`.
 	Shell string `json:"shell,omitempty,omitzero"`
 
 	// Stdin Input of the process, as text; it is closed afterwards. Not with `detach`. Default: /dev/null.

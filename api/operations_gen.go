@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "cd03e07d05a699e62e3a882ed0fdd37323397675fcab1af9836d0f51ed8b42cd"
+const DocumentDigest = "05b510f77af62c8bf5a38674ac01a1692de338b868d2e83a1292b4ff35404374"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "c2fa405dffc4e5ff4432995d3a06e5f2147d73daa420db2eb374f33c5c7da02a"
+const TypesDigest = "d76e88b6c9349faaf622250f7e6c5a71a367949417cdbb371b14c6a4e7a6c6eb"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"shoal/internal/control"
@@ -179,6 +180,8 @@ func TestExecRefuses(t *testing.T) {
 		"nul":      {core.ExecSpec{Cmd: []string{"a\x00b"}}, "cmd"},
 		"negative": {core.ExecSpec{Shell: "a", Timeout: -1}, "timeout_seconds"},
 		"cwd":      {core.ExecSpec{Shell: "a", Cwd: "\x00"}, "cwd"},
+		"script":   {core.ExecSpec{Shell: strings.Repeat("a", 128<<10)}, "shell"},
+		"argument": {core.ExecSpec{Cmd: []string{"a", strings.Repeat("a", 128<<10)}}, "cmd"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := w.svc.Exec(t.Context(), alice, string(sb.ID), tc.spec)

@@ -11,8 +11,10 @@ import (
 
 // The bounds of one exec.
 const (
-	maxCmdArgs   = 4096
-	maxCmdBytes  = 512 << 10
+	maxCmdArgs  = 4096
+	maxCmdBytes = 512 << 10
+	// maxArgBytes is what Linux lets one argument have, and a script of sh -c is one.
+	maxArgBytes  = 128<<10 - 1
 	maxTimeout   = 7 * 24 * time.Hour
 	maxPathBytes = 4096
 	maxTagBytes  = 256
@@ -43,8 +45,14 @@ func checkExec(spec core.ExecSpec) error {
 	if strings.ContainsRune(spec.Shell, 0) {
 		return core.Invalid("shell", "a script can't contain a NUL")
 	}
+	if len(spec.Shell) > maxArgBytes {
+		return core.Invalid("shell", "a script has at most %d bytes: send a longer one as a file, and run that", maxArgBytes)
+	}
 	for _, arg := range spec.Cmd {
 		total += len(arg)
+		if len(arg) > maxArgBytes {
+			return core.Invalid("cmd", "an argument has at most %d bytes: send what is longer as a file or as input", maxArgBytes)
+		}
 		if strings.ContainsRune(arg, 0) {
 			return core.Invalid("cmd", "an argument can't contain a NUL")
 		}
