@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 
@@ -51,14 +50,13 @@ func (s *server) domainOf(name string) string {
 	return domain
 }
 
-// openDialects makes the dialects' handlers, by name.
-func (s *server) openDialects(gate *dialect.Gate, room *httpserve.Collecting, closing context.Context) (map[string]http.Handler, error) { //nolint:revive // It is the server's life, not this call's.
+// openDialects makes the dialects' handlers, by name. all is what is the same for each.
+func (s *server) openDialects(all dialect.Config) (map[string]http.Handler, error) {
 	handlers := map[string]http.Handler{}
 	for _, d := range dialects() {
-		h, err := d.open(dialect.Config{
-			Control: s.control, Gate: gate, Logger: s.log, Templates: d.settings(s.cfg).Names(), Domain: s.domainOf(d.name),
-			Collecting: room, Closing: closing,
-		})
+		own := all
+		own.Templates, own.Domain = d.settings(s.cfg).Names(), s.domainOf(d.name)
+		h, err := d.open(own)
 		if err != nil {
 			return nil, fmt.Errorf("open dialect %s: %w", d.name, err)
 		}

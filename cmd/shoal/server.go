@@ -242,7 +242,10 @@ func (s *server) serve(ctx context.Context) error {
 		return err
 	}
 	defer native.Close() // Nobody uses control any more when it returns.
-	others, err := s.openDialects(dialect.NewGate(s.control, strangers, rates), room, closing)
+	others, err := s.openDialects(dialect.Config{
+		Control: s.control, Gate: dialect.NewGate(s.control, strangers, rates), Logger: s.log, Hosts: s.cfg.Hosts,
+		Collecting: room, Closing: closing,
+	})
 	if err != nil {
 		return err
 	}

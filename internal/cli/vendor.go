@@ -28,13 +28,16 @@ func e2bVariables(d shoal.Dialect, tls bool) []variable {
 	if tls {
 		return []variable{
 			{"E2B_DOMAIN", d.Domain, "the domain below which the clients find API and sandboxes"},
-			{"E2B_API_URL", "", not}, {"E2B_SANDBOX_URL", "", not}, {"E2B_DEBUG", "", not},
+			{"E2B_API_URL", "", not},
+			{"E2B_SANDBOX_URL", "", not},
+			{"E2B_DEBUG", "", not},
 		}
 	}
 	return []variable{
 		{"E2B_API_URL", d.URL, "where the API is"},
 		{"E2B_SANDBOX_URL", d.URL, "where the sandboxes are: at the same address, told apart by a header"},
-		{"E2B_DOMAIN", "", not}, {"E2B_DEBUG", "", not},
+		{"E2B_DOMAIN", "", not},
+		{"E2B_DEBUG", "", not},
 	}
 }
 

@@ -61,6 +61,7 @@ func TestSandboxes(t *testing.T) {
 		{"metrics", testMetrics},
 		{"events", testEvents},
 		{"command line", testCLI},
+		{"everything over TLS", testTLS},
 		{"second server is refused", testSecondServer},
 		{"ttl while the server is down", testTTLWhileDown},
 		{"sandbox lives through a restart", testRestart},
