@@ -8,6 +8,7 @@ import (
 	"shoal/internal/config"
 	"shoal/internal/core"
 	"shoal/internal/dialect"
+	"shoal/internal/dialect/e2b"
 	"shoal/internal/dialect/panda"
 	"shoal/internal/httpapi"
 	"shoal/internal/httpserve"
@@ -27,6 +28,9 @@ type dialectRow struct {
 func dialects() []dialectRow {
 	return []dialectRow{
 		{
+			name: "e2b", settings: func(c *config.Config) config.Dialect { return c.E2B }, open: e2b.New,
+			clients: []string{"e2b 2.63.0 (Python)", "e2b 2.51.0 (JavaScript)", "@e2b/cli 2.19.0"},
+		}, {
 			name: "panda", settings: func(c *config.Config) config.Dialect { return c.Panda }, open: panda.New,
 			clients: []string{"pandastack 0.10.0 (Python)", "@pandastack/sdk 0.9.0 (JavaScript)"},
 		},

@@ -20,8 +20,6 @@ type Config struct {
 	Templates map[string]string
 	// Domain is the DNS name below which sandboxes have host names, with a port if clients need one; empty if they have none.
 	Domain string
-	// Hosts are names by which a server on loopback is called, beside localhost, loopback addresses and those below Domain.
-	Hosts []string
 	// Collecting is the room for output that replies hold, which all listeners share; nil gives the adapter one of its own.
 	Collecting *httpserve.Collecting
 	// Closing ends when the server is about to: streams then tell their clients and end.

@@ -18,7 +18,7 @@ import (
 )
 
 // Version is the version of E2B's own agent whose calls are spoken. Clients choose by it what they send.
-const Version = "0.6.2"
+const Version = "0.6.4"
 
 const (
 	// maxMessage bounds one message from a client. Input for a process comes in one.
@@ -82,7 +82,7 @@ func New(cfg Config) http.Handler {
 	mux.HandleFunc("GET /health", h.health)
 	mux.HandleFunc("/", h.unknown)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		allowOrigins(w.Header(), r)
+		AllowOrigins(w.Header(), r)
 		if r.Method == http.MethodOptions {
 			w.WriteHeader(http.StatusNoContent)
 			return
@@ -104,9 +104,10 @@ func operation(r *http.Request) string {
 	return "envd " + strings.Trim(r.URL.Path, "/")
 }
 
-// allowOrigins lets pages of any origin call: what they need is a token, not a cookie.
-func allowOrigins(header http.Header, r *http.Request) {
+// AllowOrigins lets pages of any origin call: what they need is a token, not a cookie.
+func AllowOrigins(header http.Header, r *http.Request) {
 	header.Set("Access-Control-Allow-Origin", "*")
+	header.Set("Cross-Origin-Resource-Policy", "cross-origin") // a picture in a page, by a signed address
 	header.Set("Access-Control-Expose-Headers", "*, Content-Length, Content-Range, Content-Disposition, Content-Encoding, "+
 		"Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, X-Request-Id")
 	if r.Method != http.MethodOptions {

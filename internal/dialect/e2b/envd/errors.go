@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"connectrpc.com/connect"
 
 	"shoal/internal/core"
 	"shoal/internal/dialect"
+	"shoal/internal/dialect/e2b/envd/filesystempb"
+	"shoal/internal/dialect/e2b/envd/processpb"
 )
 
 // aboutUser turns an error that blames the user into what clients are told of one who doesn't exist.
@@ -114,6 +118,16 @@ func (h *handler) status(e *core.Error) int {
 	return http.StatusInternalServerError
 }
 
+// Refuse answers a request that is not let in, with an error that its caller may see, in the form that its client reads.
+func Refuse(w http.ResponseWriter, r *http.Request, status int, e *core.Error) {
+	rpc := strings.HasPrefix(r.URL.Path, "/"+processpb.ProcessName+"/") || strings.HasPrefix(r.URL.Path, "/"+filesystempb.FilesystemName+"/")
+	if form := connect.NewErrorWriter(); rpc && form.IsSupported(r) {
+		_ = form.Write(w, r, connect.NewError(connectCode(e.Code), errors.New(e.Message))) // a client that is gone does not read it
+		return
+	}
+	writeError(w, r, status, e)
+}
+
 // errorBody is an error in the form of plain HTTP.
 type errorBody struct {
 	Code    int    `json:"code"`
@@ -136,6 +150,8 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	if err != nil {
 		status, body = http.StatusInternalServerError, []byte(`{"code":500,"message":"internal error"}`)
 	}
+	// With its length an answer is whole at once, also one that is given while the request still comes: some clients read no further.
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)+1))
 	w.WriteHeader(status)
 	_, _ = w.Write(append(body, '\n'))
 }

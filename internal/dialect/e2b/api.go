@@ -1,0 +1,136 @@
+package e2b
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"shoal/internal/control"
+	"shoal/internal/core"
+	"shoal/internal/dialect"
+	"shoal/internal/httpserve"
+	"shoal/internal/httpserve/jsonbody"
+)
+
+const (
+	// maxBody bounds a request's body.
+	maxBody = 1 << 20
+	// bodyTimeout is how long a client may take to send it.
+	bodyTimeout = 30 * time.Second
+)
+
+// request is a call of the control plane whose caller is known.
+type request struct {
+	*http.Request
+	principal control.Principal
+}
+
+// call answers a request. What it returns is answered in E2B's form.
+type call func(w http.ResponseWriter, r request) error
+
+// routes is the table of the control plane.
+func (a *adapter) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	for pattern, c := range map[string]struct {
+		operation string
+		call      call
+	}{
+		"POST /sandboxes":                 {"sandboxes.create", a.createV1},
+		"POST /v2/sandboxes":              {"sandboxes.create", a.createV2},
+		"GET /sandboxes":                  {"sandboxes.list", a.listV1},
+		"GET /v2/sandboxes":               {"sandboxes.list", a.listV2},
+		"GET /sandboxes/{id}":             {"sandboxes.get", a.getSandbox},
+		"DELETE /sandboxes/{id}":          {"sandboxes.kill", a.killSandbox},
+		"POST /sandboxes/{id}/timeout":    {"sandboxes.timeout", a.setTimeout},
+		"POST /sandboxes/{id}/connect":    {"sandboxes.connect", a.connectV1},
+		"POST /v2/sandboxes/{id}/connect": {"sandboxes.connect", a.connectV2},
+		"POST /sandboxes/{id}/refreshes":  {"sandboxes.refresh", a.refresh},
+		"GET /sandboxes/{id}/metrics":     {"sandboxes.metrics", a.sandboxMetrics},
+		"GET /templates":                  {"templates.list", a.listTemplates},
+		"GET /v2/templates":               {"templates.list", a.listTemplates},
+		"GET /templates/{id}":             {"templates.get", a.getTemplate},
+		"GET /templates/{id}/{alias}":     {"templates.alias", a.getAlias},
+	} {
+		mux.Handle(pattern, a.known(c.operation, c.call))
+	}
+	for pattern, l := range later {
+		mux.Handle(pattern, a.known(l.operation, a.notYet(l)))
+	}
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
+		dialect.CallOf(r.Context()).Quiet = true
+		w.WriteHeader(http.StatusOK)
+	})
+	mux.HandleFunc("/", a.noSuchCall)
+	return mux
+}
+
+// known lets only callers with a key through.
+func (a *adapter) known(operation string, c call) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		call := dialect.CallOf(r.Context())
+		call.Operation, call.Sandbox = operation, r.PathValue("id")
+		p, err := a.Gate.Admit(r.Context(), r.RemoteAddr, apiKey(r.Header))
+		if err == nil {
+			call.Principal = p
+			err = c(w, request{r, p})
+		}
+		switch {
+		case err == nil:
+		case httpserve.Sent(w):
+			_ = call.Failed(err) // for the log: the reply has begun
+		default:
+			a.fail(w, r, err)
+		}
+	})
+}
+
+// apiKey is the caller's key: X-API-Key as SDKs and CLI send it, or a bearer token.
+func apiKey(h http.Header) string {
+	if key := h.Get("X-API-Key"); key != "" {
+		return key
+	}
+	scheme, token, _ := strings.Cut(h.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// decode reads a JSON body into out. None at all is taken as {}: older clients send none where every field has a default.
+func decode(w http.ResponseWriter, r request, out any) error {
+	rc := http.NewResponseController(w)
+	if err := httpserve.Extend(rc.SetReadDeadline, bodyTimeout); err != nil {
+		return err //nolint:wrapcheck // It says what it was about.
+	}
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return core.Invalid("body", "the body has at most %d bytes", maxBody)
+		}
+		return core.Wrap(core.CodeInvalid, err, "the body was cut off")
+	}
+	// A deadline left standing would end the request's context when it passes.
+	if err := httpserve.Extend(rc.SetReadDeadline, 0); err != nil {
+		return err //nolint:wrapcheck // It says what it was about.
+	}
+	if len(bytes.TrimSpace(b.Bytes())) == 0 {
+		return nil
+	}
+	return jsonbody.Decode(b.Bytes(), out, jsonbody.Options{NullIsAbsent: true}) //nolint:wrapcheck // Its errors are made for the edge.
+}
+
+// onlyQuery refuses query parameters other than the known ones by name.
+func onlyQuery(r request, known ...string) error {
+	for name := range r.URL.Query() {
+		found := false
+		for _, k := range known {
+			found = found || k == name
+		}
+		if !found {
+			return core.Invalid(clip(name), "unknown query parameter %q", clip(name))
+		}
+	}
+	return nil
+}
