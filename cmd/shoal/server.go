@@ -243,7 +243,7 @@ func (s *server) serve(ctx context.Context) error {
 	}
 	defer native.Close() // Nobody uses control any more when it returns.
 	others, err := s.openDialects(dialect.Config{
-		Control: s.control, Gate: dialect.NewGate(s.control, strangers, rates), Logger: s.log, Hosts: s.cfg.Hosts,
+		Control: s.control, Gate: dialect.NewGate(s.control, strangers, rates), Logger: s.log,
 		Collecting: room, Closing: closing,
 	})
 	if err != nil {
