@@ -282,6 +282,9 @@ type CreateSandboxRequest struct {
 	// Env Environment of every process started in it. Default none.
 	Env map[string]string `json:"env,omitempty,omitzero"`
 
+	// IdleSeconds For how many seconds it may be unused, whereafter `on_idle` is done to it; its ttl holds beside that, and what comes first ends it. Calls on its execs and files, changes of it, an open exec stream, attachment or transfer, and output of an exec are use; looking at its record, metrics or events is not, nor is a silent process. Default: none, at most 366 days.
+	IdleSeconds *int64 `json:"idle_seconds,omitempty"`
+
 	// Labels Labels of the caller's own to find it by. Default none.
 	Labels map[string]string `json:"labels,omitempty,omitzero"`
 
@@ -290,6 +293,9 @@ type CreateSandboxRequest struct {
 
 	// Name 1 to 63 characters of a-z, 0-9 and dash, not a dash first, not of the shape of an id. Default: none.
 	Name string `json:"name,omitempty,omitzero"`
+
+	// OnIdle What is done when it has been idle. Today only `delete` exists, the others answer `unsupported`. Default `delete`; a persistent sandbox's has to be said.
+	OnIdle string `json:"on_idle,omitempty,omitzero"`
 
 	// Persistent Keeps the sandbox until it is deleted, unless ttl_seconds is given too. Default false: ephemeral.
 	Persistent bool `json:"persistent,omitempty,omitzero"`
@@ -742,6 +748,9 @@ type ResizeExecRequest struct {
 
 // Sandbox One isolated machine of one tenant.
 type Sandbox struct {
+	// ActiveAt When it was last used; absent if it has no idle rule.
+	ActiveAt time.Time `json:"active_at,omitempty,omitzero"`
+
 	// CreatedAt When it was asked for.
 	CreatedAt time.Time `json:"created_at"`
 
@@ -763,6 +772,9 @@ type Sandbox struct {
 	// ID 22 characters of a-z and 0-9, a letter first. Never used again.
 	ID string `json:"id"`
 
+	// IdleSeconds For how long it may be unused before `on_idle`, in seconds; absent if it has no idle rule.
+	IdleSeconds float64 `json:"idle_seconds,omitempty,omitzero"`
+
 	// Incarnation Rises whenever the sandbox's processes start anew.
 	Incarnation int64 `json:"incarnation"`
 
@@ -774,6 +786,9 @@ type Sandbox struct {
 
 	// Name Unique among the tenant's live sandboxes; absent if it has none.
 	Name string `json:"name,omitempty,omitzero"`
+
+	// OnIdle What its idle rule does; absent if it has none.
+	OnIdle string `json:"on_idle,omitempty,omitzero"`
 
 	// Operation The one operation under way, such as `create` or `delete`; absent if none is.
 	Operation string `json:"operation,omitempty,omitzero"`
@@ -917,10 +932,16 @@ type UpdateSandboxRequest struct {
 	// ExtendTTLSeconds Makes it live at least so many seconds from now; its life is never shortened, and one without a ttl stays so. Not together with `ttl_seconds`.
 	ExtendTTLSeconds *int64 `json:"extend_ttl_seconds,omitempty"`
 
+	// IdleSeconds For how many seconds it may be unused from now on, as at create; 0 takes the idle rule away. Left out, it stays as it is.
+	IdleSeconds *int64 `json:"idle_seconds,omitempty"`
+
 	// Labels Replaces all labels.
 	Labels *map[string]string `json:"labels,omitempty"`
 
-	// Persistent true keeps the sandbox until it is deleted or the ttl that it has passes: with `ttl_seconds` 0 it has none any more. false makes it ephemeral, with the server's default ttl if it has none and none is given.
+	// OnIdle What is done when it has been idle. Today only `delete` exists, the others answer `unsupported`. Default `delete`; a persistent sandbox's has to be said.
+	OnIdle string `json:"on_idle,omitempty,omitzero"`
+
+	// Persistent true keeps the sandbox until it is deleted or the ttl that it has passes: with `ttl_seconds` 0 it has none any more. false makes it ephemeral, with the server's default ttl if it has none and none is given. One that becomes persistent loses its idle rule, unless `idle_seconds` and `on_idle` are given too.
 	Persistent *bool `json:"persistent,omitempty"`
 
 	// TTLSeconds Seconds from now at which it is deleted. 0 takes the ttl away, which only a persistent sandbox allows.

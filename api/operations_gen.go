@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "05b510f77af62c8bf5a38674ac01a1692de338b868d2e83a1292b4ff35404374"
+const DocumentDigest = "e451d5f80dd22390cfc98c8bfd0efd89471852e8c980e26f714f359f64aae013"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "d76e88b6c9349faaf622250f7e6c5a71a367949417cdbb371b14c6a4e7a6c6eb"
+const TypesDigest = "d58a4136e01d2e2508aff45cd02afbe08fbbd6ca5bcd08869928bd290ee54dc8"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

@@ -136,6 +136,10 @@ func typed(field string) string {
 	switch field {
 	case "ttl_seconds":
 		return "--ttl"
+	case "idle_seconds":
+		return "--idle"
+	case "on_idle":
+		return "--on-idle"
 	case "extend_ttl_seconds":
 		return "--extend"
 	case "memory_bytes":

@@ -55,6 +55,7 @@ func (a *app) createCommand() *cobra.Command {
 		req         shoal.CreateSandboxRequest
 		env, labels []string
 		ttl         lifetime
+		idle        idleFlags
 	)
 	c := &cobra.Command{
 		Use:        "create",
@@ -64,11 +65,16 @@ func (a *app) createCommand() *cobra.Command {
 		Long: `Make a sandbox that goes on until it is deleted or its ttl passes, and print its id. The ttl is 1 h unless --ttl says
 otherwise or the server is configured so; a persistent sandbox has none unless --ttl is given too. 'shoal set' changes it.
 
+With --idle it is deleted earlier if nobody uses it for so long. Every command that runs or reads something in it is use, and so
+is what its processes print, and a shell or a followed exec for as long as it is open; ls, get and events are not, and a silent
+process isn't.
+
 It is answered when processes can be started in the sandbox. If its template is still being made, this waits and shows how
 far that is. Commands take the name or the id; a name is lower-case letters, digits and -, and can be used again once its
 sandbox is deleted.`,
 		Example: `  shoal create
   shoal create --name lab --template base --ttl 8h --memory 2G --vcpus 2
+  shoal create --name session --ttl 1d --idle 15m
   shoal create --persistent --name notes -e LANG=C.UTF-8 --label team=data
   id=$(shoal create) && shoal exec $id -- id`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -82,10 +88,13 @@ sandbox is deleted.`,
 			if err == nil && req.Name == "" && c.Flags().Changed("name") {
 				err = errors.New("--name is empty: say a name, or leave it out")
 			}
+			r.Name, r.Persistent, r.TTLSeconds = req.Name, req.Persistent, ttl.seconds()
+			if err == nil {
+				err = idle.create(&r)
+			}
 			if err != nil {
 				return usage(c, "%v", err)
 			}
-			r.Name, r.Persistent, r.TTLSeconds = req.Name, req.Persistent, ttl.seconds()
 			client, err := a.client()
 			if err != nil {
 				return err
@@ -106,6 +115,7 @@ sandbox is deleted.`,
 	f.StringVar(&req.Name, "name", "", "a `NAME` of your own, to use instead of the id")
 	f.BoolVar(&req.Persistent, "persistent", false, "keep it until it is deleted: no ttl")
 	f.Var(&ttl, "ttl", "delete it after this `duration`, such as 30m, 2h or 7d (default: the server's, 1h unless configured)")
+	idle.add(c, "delete it when nobody has used it for this `duration`, such as 15m, if its ttl doesn't pass before")
 	f.StringArrayVarP(&env, "env", "e", nil, "environment variable of all its processes, `KEY=VALUE`, or KEY to pass on our own if it is set here; may be repeated")
 	f.StringArrayVar(&labels, "label", nil, "label `KEY=VALUE` to find it by; may be repeated")
 	return c
@@ -227,8 +237,8 @@ func printSandboxes(out io.Writer, now time.Time, list []shoal.Sandbox) error {
 		switch {
 		case sb.State == shoal.StateDeleted:
 			ends = "-"
-		case !sb.ExpiresAt.IsZero():
-			ends = age(now, sb.ExpiresAt)
+		case !endOf(sb).IsZero():
+			ends = age(now, endOf(sb))
 		}
 		t.row(sb.ID, sb.Name, sb.Template, state, age(now, sb.CreatedAt), ends,
 			strconv.FormatFloat(sb.VCPUs, 'g', -1, 64), bytesText(sb.MemoryBytes))
@@ -317,7 +327,8 @@ func printSandbox(out io.Writer, d sandboxDetails) error {
 	line("template", d.Template+" ("+d.TemplateID+")")
 	line("created", moment(d.CreatedAt))
 	line("started", moment(d.StartedAt))
-	line("ends", moment(d.ExpiresAt))
+	line("ends", moment(endOf(d.Sandbox)))
+	line("idle", idleText(d.Sandbox))
 	line("persistent", strconv.FormatBool(d.Persistent))
 	line("vcpus", strconv.FormatFloat(d.VCPUs, 'g', -1, 64))
 	line("memory", bytesText(d.MemoryBytes))

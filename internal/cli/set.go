@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -45,15 +47,10 @@ func (t *newTTL) seconds() *int64 {
 }
 
 func (a *app) setCommand() *cobra.Command {
-	var (
-		ttl              newTTL
-		extend           lifetime
-		persistent       bool
-		labels, unlabels []string
-	)
+	var f setFlags
 	c := &cobra.Command{
 		Use:        "set SANDBOX",
-		Short:      "Change a sandbox's ttl, persistence and labels",
+		Short:      "Change how long a sandbox lives, and its labels",
 		GroupID:    groupSandbox,
 		SuggestFor: []string{"update", "edit", "label", "extend", "ttl", "renew"},
 		Long: `Change when a sandbox is deleted, and its labels. What isn't named stays as it is, and processes go on undisturbed.
@@ -64,41 +61,28 @@ it has changed. Set them one after the other.
 --ttl counts from now, whatever was left before; --extend does too, and never shortens what is left. A persistent sandbox may be
 given a ttl, and --ttl none takes it away again; one that isn't persistent always has a ttl, up to the server's greatest.
 --persistent keeps a sandbox beyond that, until the ttl that it still has: say --ttl none too to have none.
---persistent=false makes it ephemeral again. Nothing else can be changed: for another size, name or template make another
+--persistent=false makes it ephemeral again. What becomes persistent loses its idle rule, unless --idle and --on-idle are given.
+Nothing else can be changed: for another size, name or template make another
 sandbox.`,
 		Example: `  shoal set lab --ttl 8h
   shoal set lab --extend 30m
+  shoal set lab --idle 15m
   shoal set lab --persistent --ttl none
   shoal set notes --ttl none
   shoal set lab --label team=data --label stage=review --unlabel draft
   shoal set lab --ttl 30m -o json | jq -r .expires_at`,
 		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			add, err := pairs(labels, "--label", nil)
+			req, add, err := f.request(c)
 			if err != nil {
 				return usage(c, "%v", err)
-			}
-			for _, key := range unlabels {
-				if _, both := add[key]; both {
-					return usage(c, "the label %s can't be both set and taken away", key)
-				}
-			}
-			req := shoal.UpdateSandboxRequest{TTLSeconds: ttl.seconds(), ExtendTTLSeconds: extend.seconds()}
-			if req.TTLSeconds != nil && req.ExtendTTLSeconds != nil {
-				return usage(c, "give either --ttl or --extend")
-			}
-			if c.Flags().Changed("persistent") {
-				req.Persistent = &persistent
-			}
-			if req == (shoal.UpdateSandboxRequest{}) && len(add)+len(unlabels) == 0 {
-				return usage(c, "nothing to change: say --ttl, --extend, --persistent, --label or --unlabel")
 			}
 			client, err := a.client()
 			if err != nil {
 				return err
 			}
-			if len(add)+len(unlabels) > 0 {
-				if req.Labels, err = relabeled(c.Context(), client, args[0], add, unlabels); err != nil {
+			if len(add)+len(f.unlabels) > 0 {
+				if req.Labels, err = relabeled(c.Context(), client, args[0], add, f.unlabels); err != nil {
 					return aboutSandbox(args[0], err)
 				}
 			}
@@ -112,17 +96,57 @@ sandbox.`,
 			return printChanged(a.out, time.Now(), sb)
 		},
 	}
-	f := c.Flags()
-	f.Var(&ttl, "ttl", "delete it after this `duration` from now, such as 30m, 2h or 7d; none: never (persistent ones only)")
-	f.Var(&extend, "extend", "let it live at least this `duration` from now, such as 30m; never less than it would anyway")
-	f.BoolVar(&persistent, "persistent", false, "keep it until it is deleted or its ttl passes; --persistent=false makes it ephemeral")
-	f.StringArrayVar(&labels, "label", nil, "add or replace the label `KEY=VALUE`; may be repeated")
-	f.StringArrayVar(&unlabels, "unlabel", nil, "take the label `KEY` away; may be repeated")
+	f.add(a, c)
+	return c
+}
+
+// setFlags say what of a sandbox is changed.
+type setFlags struct {
+	ttl              newTTL
+	extend           lifetime
+	idle             idleFlags
+	persistent       bool
+	labels, unlabels []string
+}
+
+func (f *setFlags) add(a *app, c *cobra.Command) {
+	flags := c.Flags()
+	flags.Var(&f.ttl, "ttl", "delete it after this `duration` from now, such as 30m, 2h or 7d; none: never (persistent ones only)")
+	flags.Var(&f.extend, "extend", "let it live at least this `duration` from now, such as 30m; never less than it would anyway")
+	f.idle.add(c, "delete it when nobody has used it for this `duration` from now, such as 15m; none: whether it is used or not")
+	flags.BoolVar(&f.persistent, "persistent", false, "keep it until it is deleted or its ttl passes; --persistent=false makes it ephemeral")
+	flags.StringArrayVar(&f.labels, "label", nil, "add or replace the label `KEY=VALUE`; may be repeated")
+	flags.StringArrayVar(&f.unlabels, "unlabel", nil, "take the label `KEY` away; may be repeated")
 	_ = c.RegisterFlagCompletionFunc("unlabel", a.complete().labels)
 	_ = c.RegisterFlagCompletionFunc("extend", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("ttl", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("label", cobra.NoFileCompletions)
-	return c
+}
+
+// request makes the API's request, but for the labels, of which it returns those to add.
+func (f *setFlags) request(c *cobra.Command) (req shoal.UpdateSandboxRequest, add map[string]string, err error) {
+	if add, err = pairs(f.labels, "--label", nil); err != nil {
+		return req, nil, err
+	}
+	for _, key := range f.unlabels {
+		if _, both := add[key]; both {
+			return req, nil, fmt.Errorf("the label %s can't be both set and taken away", key)
+		}
+	}
+	req = shoal.UpdateSandboxRequest{TTLSeconds: f.ttl.seconds(), ExtendTTLSeconds: f.extend.seconds()}
+	if req.TTLSeconds != nil && req.ExtendTTLSeconds != nil {
+		return req, nil, errors.New("give either --ttl or --extend")
+	}
+	if c.Flags().Changed("persistent") {
+		req.Persistent = &f.persistent
+	}
+	if err := f.idle.update(&req); err != nil {
+		return req, nil, err
+	}
+	if req == (shoal.UpdateSandboxRequest{}) && len(add)+len(f.unlabels) == 0 {
+		return req, nil, errors.New("nothing to change: say --ttl, --extend, --idle, --persistent, --label or --unlabel")
+	}
+	return req, add, nil
 }
 
 // relabeled returns a sandbox's labels as they are to become: the API replaces all of them.
@@ -143,15 +167,18 @@ func relabeled(ctx context.Context, c *shoal.Client, ref string, add map[string]
 // printChanged prints what set can change.
 func printChanged(out io.Writer, now time.Time, sb shoal.Sandbox) error {
 	ends := "never"
-	if !sb.ExpiresAt.IsZero() {
+	if end := endOf(sb); !end.IsZero() {
 		// To the second, so that what was just asked for is what is read.
-		ends = "in " + duration(sb.ExpiresAt.Sub(now).Round(time.Second)) + ", " + sb.ExpiresAt.Local().Format(time.DateTime)
+		ends = "in " + duration(end.Sub(now).Round(time.Second)) + ", " + end.Local().Format(time.DateTime)
 	}
 	t := newTable(out)
 	t.row("id", sb.ID)
 	t.row("name", sb.Name)
 	t.row("persistent", strconv.FormatBool(sb.Persistent))
 	t.row("ends", ends)
+	if sb.IdleSeconds > 0 {
+		t.row("idle", idleText(sb))
+	}
 	t.row("labels", joinPairs(sb.Labels))
 	return t.flush()
 }

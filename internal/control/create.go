@@ -68,6 +68,9 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 	}
 	s.waiters.wake(p.Tenant)
 	s.expiry.lookAgain()
+	if sb.Idle > 0 {
+		s.activity.reload(ctx, sb.ID)
+	}
 	return sb, failpoint.Hit(failpoint.ControlCreateCommitted)
 }
 
@@ -76,6 +79,7 @@ func newSandbox(p Principal, spec core.SandboxSpec, tmpl core.Template, node cor
 		ID: core.SandboxID(core.NewID()), Tenant: p.Tenant, Name: spec.Name, Template: tmpl.ID, TemplateName: tmpl.Name,
 		State: core.StateCreating, Operation: core.OpCreate, OperationSince: now, Incarnation: 1, Node: node, Epoch: 1,
 		Persistent: spec.Persistent, Resources: spec.Resources, Env: spec.Env, Labels: spec.Labels, CreatedAt: now,
+		Idle: spec.Idle, OnIdle: spec.OnIdle,
 	}
 }
 
@@ -121,6 +125,9 @@ func (c *creation) commit(ctx context.Context, p Principal, sb core.Sandbox) (co
 		next, _ := core.Next(current.State, core.OpCreate)
 		current.State, current.Operation, current.OperationSince = next.Success, core.OpNone, time.Time{}
 		current.StartedAt = now
+		if current.Idle > 0 {
+			current.ActiveAt = now
+		}
 		sb = current
 		if err := tx.PutSandbox(current); err != nil {
 			return err

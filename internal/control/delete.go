@@ -41,6 +41,7 @@ func (r *removal) start(ctx context.Context, actor core.Actor, reason string, fi
 	if err != nil {
 		return err
 	}
+	r.activity.forget(sb.ID)
 	r.commands.interrupt(sb.ID)
 	r.waiters.wake(sb.Tenant)
 	r.finishSoon(sb.ID)

@@ -54,22 +54,6 @@ func (s *Service) Events(ctx context.Context, p Principal, ref string, after int
 	}
 }
 
-// everKnown finds a sandbox of the tenant's by id or name, or by id one that is deleted and not yet forgotten: whoever follows
-// its events is to see the last one too.
-func (s *Service) everKnown(ctx context.Context, p Principal, ref string) (id core.SandboxID, err error) {
-	err = s.store.View(ctx, func(r store.Reader) error {
-		sb, err := p.find(r, ref)
-		if core.IsCode(err, core.CodeNotFound) && core.IsID(ref) {
-			if gone, gerr := r.SandboxByID(core.SandboxID(ref)); gerr == nil && p.sees(gone) {
-				sb, err = gone, nil
-			}
-		}
-		id = sb.ID
-		return err
-	})
-	return id, err
-}
-
 // waiters wakes those who wait for a tenant's next event.
 type waiters struct {
 	mu sync.Mutex

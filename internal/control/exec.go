@@ -28,12 +28,28 @@ func (s *Service) startExec(ctx context.Context, p Principal, ref string, spec c
 	if err != nil {
 		return core.Exec{}, nil, err
 	}
+	release, err := s.activity.hold(ctx, sb.ID)
+	if err != nil {
+		return core.Exec{}, nil, err
+	}
+	e, stream, err := s.launch(ctx, p, sb, g, spec)
+	if stream == nil {
+		release()
+		return e, nil, err
+	}
+	return e, heldStream{stream, release}, err
+}
+
+// launch starts a process in a sandbox that is held.
+func (s *Service) launch(
+	ctx context.Context, p Principal, sb core.Sandbox, g core.Guest, spec core.ExecSpec,
+) (core.Exec, core.ExecStream, error) {
 	e := core.Exec{ID: core.ExecID(core.NewID()), Sandbox: sb.ID, Spec: recordedSpec(spec), StartedAt: s.clock.Now()}
 	// The intent comes first: whatever is killed at whatever moment, no process runs that nobody knows of.
 	if err := s.records.intend(ctx, e); err != nil {
 		return core.Exec{}, nil, err
 	}
-	err = failpoint.Hit(failpoint.ControlExecRecorded)
+	err := failpoint.Hit(failpoint.ControlExecRecorded)
 	if err == nil && ctx.Err() != nil {
 		err = core.Wrap(core.CodeCanceled, ctx.Err(), "the call was canceled")
 	}

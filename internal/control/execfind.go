@@ -45,7 +45,7 @@ func (s *Service) FindExec(ctx context.Context, p Principal, ref string, by Exec
 	if err := by.check(); err != nil {
 		return core.Exec{}, err
 	}
-	sb, err := s.GetSandbox(ctx, p, ref)
+	sb, err := s.used(ctx, p, ref)
 	if err != nil {
 		return core.Exec{}, err
 	}

@@ -20,23 +20,16 @@ func (s *Service) AttachExec(ctx context.Context, p Principal, ref string, id co
 		}
 		return nil, err
 	}
-	stream, err := g.Attach(ctx, id, from)
+	release, err := s.activity.hold(ctx, sb.ID)
 	if err != nil {
 		return nil, err
 	}
-	return s.watchers.follow(sb, p.Actor, e, stream), nil
-}
-
-// exec finds the record of an exec of the caller's.
-func (s *Service) exec(ctx context.Context, p Principal, ref string, id core.ExecID) (sb core.Sandbox, e core.Exec, err error) {
-	err = s.store.View(ctx, func(r store.Reader) error {
-		if sb, err = p.find(r, ref); err != nil {
-			return err
-		}
-		e, err = r.Exec(sb.ID, id)
-		return err
-	})
-	return sb, e, err
+	stream, err := g.Attach(ctx, id, from)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return heldStream{s.watchers.follow(sb, p.Actor, e, stream), release}, nil
 }
 
 // GetExec returns an exec: its record, with what the guest agent says while it runs.
@@ -83,6 +76,9 @@ func (s *Service) ListExecs(
 		list, next, err = r.ListExecs(sb.ID, f, page)
 		return err
 	})
+	if err == nil {
+		err = s.activity.touch(ctx, sb.ID)
+	}
 	if err != nil {
 		return nil, "", err
 	}

@@ -145,6 +145,7 @@ func (w *watchers) round(ctx context.Context, sb core.Sandbox) (int, error) {
 	if err != nil {
 		return len(open), err
 	}
+	w.activity.printed(sb.ID, lives)
 	byID := map[core.ExecID]core.Exec{}
 	for _, l := range lives {
 		byID[l.ID] = l

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -331,6 +332,47 @@ func (g *guest) Acknowledge(_ context.Context, ids []core.ExecID) error {
 	return nil
 }
 
+// wrote makes an exec have printed n bytes more.
+func (g *guest) wrote(id core.ExecID, n int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.execs[id].exec.OutputBytes += n
+}
+
+// ReadFile has every file but /missing.
+func (g *guest) ReadFile(_ context.Context, path string, _, _ int64) (core.FileInfo, io.ReadCloser, error) {
+	if path == "/missing" {
+		return core.FileInfo{}, nil, core.Errorf(core.CodeNotFound, "no such file")
+	}
+	return core.FileInfo{}, io.NopCloser(strings.NewReader("content")), nil
+}
+
+// WriteFile takes everything but /missing, when it has read it.
+func (g *guest) WriteFile(_ context.Context, path string, _ core.WriteOptions, r io.Reader) (core.FileInfo, error) {
+	if path == "/missing" {
+		return core.FileInfo{}, core.Errorf(core.CodeNotFound, "no such directory")
+	}
+	_, err := io.Copy(io.Discard, r)
+	return core.FileInfo{}, err
+}
+
+// DialPort has every port open but 1.
+func (g *guest) DialPort(_ context.Context, port uint16) (net.Conn, error) {
+	if port == 1 {
+		return nil, core.Errorf(core.CodeUnavailable, "nothing listens there")
+	}
+	here, there := net.Pipe()
+	return &pipeConn{here, there}, nil
+}
+
+// pipeConn closes both ends.
+type pipeConn struct {
+	net.Conn
+	other net.Conn
+}
+
+func (p *pipeConn) Close() error { return errors.Join(p.Conn.Close(), p.other.Close()) }
+
 func (g *guest) print(id core.ExecID, text string) {
 	g.mu.Lock()
 	p := g.execs[id]
@@ -389,6 +431,8 @@ type world struct {
 	store store.Store
 	svc   *control.Service
 	build control.TemplateBuilder
+	// time, if it is set, takes the place of clock.
+	time core.Clock
 }
 
 var (
@@ -415,8 +459,12 @@ func newWorld(t *testing.T) *world {
 // start starts the service and waits for its first template.
 func (w *world) start() *world {
 	w.t.Helper()
+	now := w.time
+	if now == nil {
+		now = w.clock
+	}
 	w.svc = control.New(control.Config{
-		Store: w.store, Node: w.node, NodeID: "n1", Clock: w.clock, Logger: slog.New(slog.DiscardHandler),
+		Store: w.store, Node: w.node, NodeID: "n1", Clock: now, Logger: slog.New(slog.DiscardHandler),
 		Bootstrap: []string{"minimal"},
 		Build: func(ctx context.Context, recipe, dir string, p func(string, int)) (control.BuiltTemplate, error) {
 			return w.build(ctx, recipe, dir, p)
@@ -430,7 +478,8 @@ func (w *world) start() *world {
 	if err := w.svc.Start(context.Background()); err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() { _ = w.svc.Close() })
+	svc := w.svc
+	w.t.Cleanup(func() { _ = svc.Close() })
 	return w
 }
 

@@ -59,6 +59,9 @@ func (l Limits) apply(spec core.SandboxSpec) (_ core.SandboxSpec, ttl time.Durat
 	if err := checkEnv("env", spec.Env); err != nil {
 		return spec, 0, err
 	}
+	if spec.Idle, spec.OnIdle, err = idleRule(spec.Idle, spec.OnIdle, spec.Persistent); err != nil {
+		return spec, 0, err
+	}
 	return spec, ttl, checkLabels(spec.Labels)
 }
 
@@ -74,6 +77,33 @@ func (l Limits) ttl(spec core.SandboxSpec) (time.Duration, error) {
 		return 0, core.Invalid("ttl_seconds", "an ephemeral sandbox lives at most %s: ask for less, or for a persistent one", config.FormatDuration(l.MaxTTL))
 	}
 	return spec.TTL, nil
+}
+
+// maxIdle is the greatest idle rule: a year.
+const maxIdle = 366 * 24 * time.Hour
+
+// idleRule checks an idle rule and fills in its action. A persistent sandbox was asked to be kept: only a caller who spells the
+// deletion out gets a rule that deletes it.
+func idleRule(after time.Duration, then core.LifecycleAction, persistent bool) (time.Duration, core.LifecycleAction, error) {
+	known := slices.Contains(core.LifecycleActions(), then)
+	switch {
+	case then != "" && !known:
+		return 0, "", core.Invalid("on_idle", "%q is not an action: there is delete", clip(string(then)))
+	case then != "" && then != core.ActionDelete:
+		return 0, "", &core.Error{
+			Code: core.CodeUnsupported, Field: "on_idle",
+			Message: "an idle rule can't " + string(then) + " a sandbox yet: the one action that exists is delete",
+		}
+	case then != "" && after == 0:
+		return 0, "", core.Invalid("on_idle", "on_idle says what comes after idle_seconds: give that too")
+	case after == 0:
+		return 0, "", nil
+	case after < minTTL || after > maxIdle:
+		return 0, "", core.Invalid("idle_seconds", "an idle rule is 1 to %d seconds", int64(maxIdle/time.Second))
+	case persistent && then == "":
+		return 0, "", core.Invalid("on_idle", "an idle rule deletes the sandbox, and this one is persistent: if that is meant, set on_idle to delete")
+	}
+	return after, core.ActionDelete, nil
 }
 
 func (l Limits) resources(r core.Resources) (core.Resources, error) {

@@ -20,12 +20,19 @@ type SandboxPatch struct {
 	TTL *time.Duration
 	// ExtendTTL makes the sandbox live at least so long from now: it never shortens its life. Not together with TTL.
 	ExtendTTL *time.Duration
-	Labels    *map[string]string
+	// Idle is how long the sandbox may be unused before OnIdle, from now on; zero takes the rule away. OnIdle may be empty for
+	// delete, but not for a persistent sandbox: one that becomes persistent loses its rule unless both are given.
+	Idle   *time.Duration
+	OnIdle core.LifecycleAction
+	Labels *map[string]string
 }
 
 // UpdateSandbox changes a sandbox, all that the patch names or nothing, in one moment.
 func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, patch SandboxPatch) (sb core.Sandbox, err error) {
 	if err := patch.check(); err != nil {
+		return core.Sandbox{}, err
+	}
+	if sb, err = s.used(ctx, p, ref); err != nil {
 		return core.Sandbox{}, err
 	}
 	now := s.clock.Now()
@@ -42,6 +49,10 @@ func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, pa
 		return core.Sandbox{}, err
 	}
 	s.expiry.lookAgain()
+	if patch.Idle != nil || patch.Persistent != nil {
+		s.activity.reload(ctx, sb.ID)
+	}
+	s.activity.show(&sb)
 	return sb, nil
 }
 
@@ -52,6 +63,9 @@ func (patch SandboxPatch) check() error {
 	}
 	if patch.ExtendTTL != nil && *patch.ExtendTTL < minTTL {
 		return core.Invalid("extend_ttl_seconds", "a ttl is extended to at least 1 second")
+	}
+	if patch.OnIdle != "" && patch.Idle == nil {
+		return core.Invalid("on_idle", "on_idle says what comes after idle_seconds: give that too")
 	}
 	if patch.Labels != nil {
 		return checkLabels(*patch.Labels)
@@ -66,7 +80,13 @@ func (l Limits) patch(sb *core.Sandbox, patch SandboxPatch, now time.Time) (err 
 	}
 	becomesEphemeral := patch.Persistent != nil && !*patch.Persistent && sb.Persistent
 	if patch.Persistent != nil {
+		if *patch.Persistent && !sb.Persistent {
+			sb.Idle, sb.OnIdle, sb.ActiveAt = 0, "", time.Time{}
+		}
 		sb.Persistent = *patch.Persistent
+	}
+	if err := patch.idle(sb, now); err != nil {
+		return err
 	}
 	switch {
 	case patch.TTL != nil:
@@ -86,6 +106,23 @@ func (l Limits) patch(sb *core.Sandbox, patch SandboxPatch, now time.Time) (err 
 	}
 	if !sb.ExpiresAt.IsZero() && until.After(sb.ExpiresAt) {
 		sb.ExpiresAt = until
+	}
+	return nil
+}
+
+// idle changes the idle rule of a record.
+func (patch SandboxPatch) idle(sb *core.Sandbox, now time.Time) (err error) {
+	if patch.Idle == nil {
+		return nil
+	}
+	sb.Idle, sb.OnIdle, err = idleRule(*patch.Idle, patch.OnIdle, sb.Persistent)
+	switch {
+	case err != nil:
+		return err
+	case sb.Idle == 0:
+		sb.ActiveAt = time.Time{}
+	case now.After(sb.ActiveAt):
+		sb.ActiveAt = now // what is on record may lie ahead, and stays there
 	}
 	return nil
 }

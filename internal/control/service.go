@@ -47,6 +47,7 @@ type Observer interface {
 // Durable: everything in the store. Process-only: the commands under way, the exec watchers and the waiters for events.
 type Service struct {
 	*deps
+	*finder
 	*keys
 	limits    Limits
 	access    *access
@@ -57,6 +58,7 @@ type Service struct {
 	records   *execRecords
 	watchers  *watchers
 	expiry    *expiry
+	idle      *idle
 	repair    *repair
 }
 
@@ -70,6 +72,7 @@ type deps struct {
 	commands *commands
 	waiters  *waiters
 	tasks    *tasks
+	activity *activity
 }
 
 // New returns the use cases. Nothing happens before Start.
@@ -83,8 +86,9 @@ func New(cfg Config) *Service {
 	d := &deps{
 		store: cfg.Store, node: cfg.Node, clock: cfg.Clock, log: cfg.Logger, observer: cfg.Observer,
 		commands: newCommands(), waiters: newWaiters(), tasks: newTasks(),
+		activity: newActivity(cfg.Store, cfg.Clock, cfg.Logger),
 	}
-	s := &Service{deps: d, keys: &keys{deps: d}, limits: cfg.Limits, nodeID: cfg.NodeID}
+	s := &Service{deps: d, finder: &finder{d}, keys: &keys{deps: d}, limits: cfg.Limits, nodeID: cfg.NodeID}
 	s.access = &access{deps: d}
 	s.templates = &templates{deps: d, build: cfg.Build, names: cfg.Bootstrap}
 	s.records = &execRecords{deps: d, young: newYoung()}
@@ -92,11 +96,12 @@ func New(cfg Config) *Service {
 	s.removal = &removal{deps: d, watchers: s.watchers}
 	s.creation = &creation{deps: d, removal: s.removal}
 	s.expiry = &expiry{deps: d, removal: s.removal, moved: make(chan struct{}, 1)}
+	s.idle = &idle{deps: d, removal: s.removal}
 	s.repair = &repair{deps: d, creation: s.creation, removal: s.removal, watchers: s.watchers}
 	return s
 }
 
-// Start repairs what a restart cut off, applies the ttls that passed meanwhile, and starts the loops. No call may be made
+// Start repairs what a restart cut off, applies the ttls and idle rules whose time came meanwhile, and starts the loops. No call may be made
 // before it returns.
 func (s *Service) Start(ctx context.Context) error {
 	if err := s.access.start(ctx); err != nil {
@@ -105,7 +110,11 @@ func (s *Service) Start(ctx context.Context) error {
 	if err := s.repair.reconcile(ctx); err != nil {
 		return err
 	}
+	if err := s.activity.load(ctx); err != nil {
+		return err
+	}
 	s.tasks.run(s.expiry.loop)
+	s.tasks.run(s.idle.loop)
 	s.tasks.run(s.expiry.forgetLoop)
 	s.tasks.run(s.repair.exitLoop)
 	s.tasks.run(s.templates.loop)
@@ -116,6 +125,7 @@ func (s *Service) Start(ctx context.Context) error {
 // Start.
 func (s *Service) Close() error {
 	s.tasks.close()
+	s.activity.close(context.Background())
 	return nil
 }
 

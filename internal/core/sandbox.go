@@ -44,6 +44,11 @@ type Sandbox struct {
 	// ExpiresAt is when the ttl ends it; zero means never, which only a persistent sandbox may have.
 	ExpiresAt time.Time
 	DeletedAt time.Time
+	// Idle is how long it may be unused before OnIdle is done to it; zero means that it has no idle rule.
+	Idle   time.Duration
+	OnIdle LifecycleAction
+	// ActiveAt is when it was last used, if it has an idle rule. In the store it may lie some seconds after that.
+	ActiveAt time.Time
 
 	// Failure says in public words why State is failed.
 	Failure string
@@ -56,7 +61,11 @@ type SandboxSpec struct {
 	Persistent bool
 	// TTL is the age at which it is deleted; zero means the server's default for an ephemeral one and none for a
 	// persistent one.
-	TTL       time.Duration
+	TTL time.Duration
+	// Idle is how long it may be unused before OnIdle is done to it; zero means for ever. OnIdle is delete if it is empty, which
+	// a persistent sandbox's may not be. TTL holds beside it: what comes first ends the sandbox.
+	Idle      time.Duration
+	OnIdle    LifecycleAction
 	Resources Resources
 	Env       map[string]string
 	Labels    map[string]string

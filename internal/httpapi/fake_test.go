@@ -243,6 +243,9 @@ func (f *fakeControl) UpdateSandbox(_ context.Context, p control.Principal, ref 
 	if patch.Persistent != nil {
 		s.Persistent = *patch.Persistent
 	}
+	if patch.Idle != nil {
+		s.Idle, s.OnIdle, s.ActiveAt = *patch.Idle, core.ActionDelete, f.now
+	}
 	if patch.ExtendTTL != nil {
 		if until := f.now.Add(*patch.ExtendTTL); until.After(s.ExpiresAt) {
 			s.ExpiresAt = until

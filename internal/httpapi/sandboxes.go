@@ -34,6 +34,7 @@ func (a sandboxAPI) createSandbox(w http.ResponseWriter, r *request) error {
 func sandboxSpec(body api.CreateSandboxRequest) (core.SandboxSpec, error) {
 	spec := core.SandboxSpec{
 		Name: body.Name, Template: body.Template, Persistent: body.Persistent, Env: body.Env, Labels: body.Labels,
+		OnIdle: core.LifecycleAction(body.OnIdle),
 	}
 	if body.Name != "" {
 		if err := core.CheckName("name", body.Name); err != nil {
@@ -46,6 +47,15 @@ func sandboxSpec(body api.CreateSandboxRequest) (core.SandboxSpec, error) {
 		}
 		var err error
 		if spec.TTL, err = seconds("ttl_seconds", float64(*body.TTLSeconds)); err != nil {
+			return spec, err
+		}
+	}
+	if body.IdleSeconds != nil {
+		if *body.IdleSeconds < 1 {
+			return spec, core.Invalid("idle_seconds", "idle_seconds is at least 1")
+		}
+		var err error
+		if spec.Idle, err = seconds("idle_seconds", float64(*body.IdleSeconds)); err != nil {
 			return spec, err
 		}
 	}
@@ -140,7 +150,7 @@ func (a sandboxAPI) updateSandbox(w http.ResponseWriter, r *request) error {
 }
 
 func sandboxPatch(body api.UpdateSandboxRequest) (patch control.SandboxPatch, err error) {
-	patch.Labels, patch.Persistent = body.Labels, body.Persistent
+	patch.Labels, patch.Persistent, patch.OnIdle = body.Labels, body.Persistent, core.LifecycleAction(body.OnIdle)
 	for _, f := range []struct {
 		name  string
 		in    *int64
@@ -149,6 +159,7 @@ func sandboxPatch(body api.UpdateSandboxRequest) (patch control.SandboxPatch, er
 	}{
 		{"ttl_seconds", body.TTLSeconds, 0, &patch.TTL},
 		{"extend_ttl_seconds", body.ExtendTTLSeconds, 1, &patch.ExtendTTL},
+		{"idle_seconds", body.IdleSeconds, 0, &patch.Idle},
 	} {
 		if f.in == nil {
 			continue
@@ -207,6 +218,7 @@ func encodeSandbox(s core.Sandbox) api.Sandbox {
 		VCPUs: s.Resources.VCPUs, MemoryBytes: s.Resources.MemoryBytes, DiskBytes: s.Resources.DiskBytes,
 		Env: s.Env, Labels: s.Labels,
 		CreatedAt: s.CreatedAt, StartedAt: s.StartedAt, ExpiresAt: s.ExpiresAt, DeletedAt: s.DeletedAt, Failure: s.Failure,
+		IdleSeconds: s.Idle.Seconds(), OnIdle: string(s.OnIdle), ActiveAt: s.ActiveAt,
 	}
 }
 

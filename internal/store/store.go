@@ -131,6 +131,8 @@ type Tx interface {
 	// PutSandbox inserts or replaces a sandbox. A name that another live sandbox of the tenant has gives conflict, an id that
 	// was ever used by another tenant, or whose sandbox is deleted or forgotten, gives conflict: it can't come back.
 	PutSandbox(core.Sandbox) error
+	// PutActive writes a sandbox's ActiveAt and nothing else of it. One that is deleted, or isn't there, is left alone.
+	PutActive(id core.SandboxID, at time.Time) error
 	// ForgetSandboxes removes the records of sandboxes deleted before t, with their execs. Their ids stay reserved.
 	ForgetSandboxes(before time.Time) (int, error)
 

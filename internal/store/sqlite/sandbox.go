@@ -16,7 +16,8 @@ const noSandbox = "no such sandbox"
 const maxFilterLabels = 100
 
 const sandboxColumns = `id, tenant, name, template_id, template_name, state, operation, operation_since, incarnation, node, epoch,
-	persistent, vcpus, memory_bytes, disk_bytes, env, labels, created_at, started_at, expires_at, deleted_at, failure`
+	persistent, vcpus, memory_bytes, disk_bytes, env, labels, created_at, started_at, expires_at, deleted_at, failure,
+	idle, on_idle, active_at`
 
 const selectSandbox = "SELECT " + sandboxColumns + " FROM sandbox "
 
@@ -25,7 +26,8 @@ func scanSandbox(r row) (b core.Sandbox, err error) {
 		(*instant)(&b.OperationSince), &b.Incarnation, &b.Node, &b.Epoch,
 		&b.Persistent, &b.Resources.VCPUs, &b.Resources.MemoryBytes, &b.Resources.DiskBytes,
 		jsonOf(&b.Env), jsonOf(&b.Labels), (*instant)(&b.CreatedAt), (*instant)(&b.StartedAt),
-		(*instant)(&b.ExpiresAt), (*instant)(&b.DeletedAt), &b.Failure)
+		(*instant)(&b.ExpiresAt), (*instant)(&b.DeletedAt), &b.Failure,
+		&b.Idle, &b.OnIdle, (*instant)(&b.ActiveAt))
 	return b, err
 }
 
@@ -128,14 +130,15 @@ func (r *reader) Expired(now time.Time) ([]core.Sandbox, error) {
 }
 
 const putSandbox = "INSERT INTO sandbox (" + sandboxColumns + `)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 	ON CONFLICT (id) DO UPDATE SET name = excluded.name, template_id = excluded.template_id,
 	template_name = excluded.template_name, state = excluded.state, operation = excluded.operation,
 	operation_since = excluded.operation_since, incarnation = excluded.incarnation, node = excluded.node,
 	epoch = excluded.epoch, persistent = excluded.persistent, vcpus = excluded.vcpus,
 	memory_bytes = excluded.memory_bytes, disk_bytes = excluded.disk_bytes, env = excluded.env,
 	labels = excluded.labels, created_at = excluded.created_at, started_at = excluded.started_at,
-	expires_at = excluded.expires_at, deleted_at = excluded.deleted_at, failure = excluded.failure`
+	expires_at = excluded.expires_at, deleted_at = excluded.deleted_at, failure = excluded.failure,
+	idle = excluded.idle, on_idle = excluded.on_idle, active_at = excluded.active_at`
 
 // PutSandbox inserts or replaces a sandbox.
 func (w *writer) PutSandbox(b core.Sandbox) error {
@@ -153,10 +156,17 @@ func (w *writer) PutSandbox(b core.Sandbox) error {
 		instant(b.OperationSince), b.Incarnation, b.Node, b.Epoch,
 		b.Persistent, b.Resources.VCPUs, b.Resources.MemoryBytes, b.Resources.DiskBytes,
 		jsonOf(&b.Env), jsonOf(&b.Labels), instant(b.CreatedAt), instant(b.StartedAt),
-		instant(b.ExpiresAt), instant(b.DeletedAt), b.Failure)
+		instant(b.ExpiresAt), instant(b.DeletedAt), b.Failure,
+		int64(b.Idle), b.OnIdle, instant(b.ActiveAt))
 	if isUnique(err) {
 		return &core.Error{Code: core.CodeConflict, Field: "name", Message: fmt.Sprintf("another sandbox has the name %q", b.Name), Err: err}
 	}
+	return err
+}
+
+// PutActive writes when a sandbox was last used.
+func (w *writer) PutActive(id core.SandboxID, at time.Time) error {
+	_, err := w.change("write use", "UPDATE sandbox SET active_at = ? WHERE id = ? AND state <> 'deleted'", instant(at), id)
 	return err
 }
 

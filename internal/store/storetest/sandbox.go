@@ -15,6 +15,7 @@ func testSandbox(t *testing.T, open Open) {
 	t.Run("ids are never used again", func(t *testing.T) { testSandboxIDs(t, open) })
 	t.Run("deleted and forgotten", func(t *testing.T) { testForget(t, open) })
 	t.Run("expiry", func(t *testing.T) { testExpiry(t, open) })
+	t.Run("use", func(t *testing.T) { testPutActive(t, open) })
 	t.Run("incomplete or unfit records are refused", func(t *testing.T) {
 		s := start(t, open)
 		for name, spoil := range map[string]func(*core.Sandbox){
@@ -45,6 +46,7 @@ func testSandboxFields(t *testing.T, open Open) {
 		Env:       map[string]string{"A": "b", "ü\n\x00\"": "é'; DROP TABLE sandbox"},
 		Labels:    map[string]string{"": "empty key", "k": ""},
 		CreatedAt: epoch(), StartedAt: epoch().Add(2), ExpiresAt: epoch().Add(3), Failure: "none",
+		Idle: 90 * time.Second, OnIdle: core.ActionDelete, ActiveAt: epoch().Add(4),
 	}
 	plain := newSandbox(alice)
 	s.put(full, plain)
@@ -73,6 +75,36 @@ func testSandboxFields(t *testing.T, open Open) {
 	wantCode(t, err, core.CodeNotFound)
 	_, err = s.sandbox(alice, "")
 	wantCode(t, err, core.CodeNotFound)
+}
+
+func testPutActive(t *testing.T, open Open) {
+	t.Helper()
+	s := start(t, open)
+	b, other, dead := newSandbox(alice), newSandbox(alice), newSandbox(alice)
+	b.Name, b.Idle, b.OnIdle, b.ActiveAt = "b", time.Minute, core.ActionDelete, epoch()
+	dead.State, dead.DeletedAt, dead.ActiveAt = core.StateDeleted, epoch(), epoch()
+	s.put(b, other, dead)
+	for _, at := range []time.Time{epoch().Add(time.Hour), epoch().Add(time.Minute)} { // it may go back, too
+		err := s.UpdateRelaxed(t.Context(), func(tx store.Tx) error {
+			for _, id := range []core.SandboxID{b.ID, dead.ID, "nobody"} {
+				if err := tx.PutActive(id, at); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.ActiveAt = at
+		for _, want := range []core.Sandbox{b, other, dead} {
+			s.view(func(r store.Reader) error {
+				got, err := r.SandboxByID(want.ID)
+				wantSame(t, got, want)
+				return err
+			})
+		}
+	}
 }
 
 func testSandboxNames(t *testing.T, open Open) {

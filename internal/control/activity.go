@@ -1,0 +1,223 @@
+package control
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/store"
+)
+
+// activity knows when each sandbox with an idle rule was last used. It is exact in memory. On record is a moment that is never
+// before the last use, so that a killed server's successor deletes nothing too early: whoever writes it writes one that lies a
+// grain ahead, and all uses up to then cost no write.
+type activity struct {
+	store store.Store
+	clock core.Clock
+	log   *slog.Logger
+	// moved says that the idle loop has something new to look at.
+	moved chan struct{}
+
+	mu sync.Mutex
+	// by has the sandboxes that have a rule, and those in use by somebody who is still there.
+	by map[core.SandboxID]*use
+	// reading makes those who read a rule from the store take turns, so that the last to write to memory has read last.
+	reading sync.Mutex
+}
+
+// use is the use of one sandbox. All but paying is under activity.mu.
+type use struct {
+	// rule is for how long it may be unused; zero if it has no idle rule.
+	rule time.Duration
+	// active is when it was last used, recorded what is on record of that.
+	active, recorded time.Time
+	// open counts who is using it now: streams, transfers and connections.
+	open int
+	// output is how much each exec had printed when the guest agent was last asked.
+	output map[core.ExecID]int64
+	// deciding says that the idle loop is about to end it; ending that it is doomed: whoever comes now comes too late.
+	deciding, ending bool
+	// paying is held by who writes to the record.
+	paying chan struct{}
+}
+
+// The grain of what is on record: a tenth of the rule, within these bounds. A server that was killed may end a sandbox so much
+// later than it would have.
+const (
+	minGrain = time.Second
+	maxGrain = 10 * time.Second
+)
+
+func grain(rule time.Duration) time.Duration { return min(max(rule/10, minGrain), maxGrain) }
+
+func newActivity(st store.Store, clock core.Clock, log *slog.Logger) *activity {
+	return &activity{store: st, clock: clock, log: log, moved: make(chan struct{}, 1), by: map[core.SandboxID]*use{}}
+}
+
+func newUse() *use { return &use{paying: make(chan struct{}, 1)} }
+
+// lookAgain tells the idle loop that there is something new.
+func (a *activity) lookAgain() {
+	select {
+	case a.moved <- struct{}{}:
+	default:
+	}
+}
+
+// touch records that a sandbox is used now. It is not_found if its idle rule is just deleting it.
+func (a *activity) touch(ctx context.Context, id core.SandboxID) error {
+	a.mu.Lock()
+	u := a.by[id]
+	if u == nil {
+		a.mu.Unlock()
+		return nil
+	}
+	err := u.begin(a.clock.Now(), 0)
+	a.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return a.pay(ctx, id, u)
+}
+
+// hold records that a sandbox is used from now on until release is called, which may be called again.
+func (a *activity) hold(ctx context.Context, id core.SandboxID) (release func(), err error) {
+	a.mu.Lock()
+	u := a.by[id]
+	if u == nil {
+		u = newUse()
+		a.by[id] = u
+	}
+	err = u.begin(a.clock.Now(), 1)
+	a.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	release = sync.OnceFunc(func() { a.release(id, u) })
+	if err := a.pay(ctx, id, u); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+// begin is under activity.mu.
+func (u *use) begin(now time.Time, open int) error {
+	if u.ending {
+		return core.Errorf(core.CodeNotFound, "no such sandbox")
+	}
+	u.open += open
+	u.used(now)
+	return nil
+}
+
+// used is under activity.mu. A clock that is set back doesn't make a sandbox older.
+func (u *use) used(now time.Time) {
+	if now.After(u.active) {
+		u.active = now
+	}
+}
+
+func (a *activity) release(id core.SandboxID, u *use) {
+	a.mu.Lock()
+	u.open--
+	u.used(a.clock.Now())
+	if u.rule == 0 && u.open == 0 && a.by[id] == u {
+		delete(a.by, id)
+	}
+	ruled := u.rule > 0
+	a.mu.Unlock()
+	if ruled {
+		a.lookAgain()
+	}
+}
+
+// unrecorded reports whether the last use is not covered by what is on record. It is under activity.mu.
+func (u *use) unrecorded() bool { return u.rule > 0 && u.active.After(u.recorded) }
+
+// pay makes sure that a use which has begun is on record before it is served. Of many at once one writes for all.
+func (a *activity) pay(ctx context.Context, id core.SandboxID, u *use) error {
+	owes := func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return u.unrecorded()
+	}
+	if !owes() {
+		return nil
+	}
+	select {
+	case u.paying <- struct{}{}:
+		defer func() { <-u.paying }()
+	case <-ctx.Done():
+		return core.Wrap(core.CodeCanceled, ctx.Err(), "the call was canceled")
+	}
+	if owes() {
+		a.record(ctx, map[core.SandboxID]*use{id: u})
+	}
+	return nil
+}
+
+// record writes for each sandbox that it is used until a grain from now. If that fails the sandbox is served all the same, and
+// might after a kill end too early: the log says so.
+func (a *activity) record(ctx context.Context, uses map[core.SandboxID]*use) {
+	until := map[core.SandboxID]time.Time{}
+	a.mu.Lock()
+	for id, u := range uses {
+		until[id] = a.clock.Now().Add(grain(u.rule))
+	}
+	a.mu.Unlock()
+	err := a.store.UpdateRelaxed(context.WithoutCancel(ctx), func(tx store.Tx) error {
+		for id, at := range until {
+			if err := tx.PutActive(id, at); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		a.log.WarnContext(ctx, "record that sandboxes are in use: they may be taken for idle after a restart", slog.Any("err", err))
+	}
+	a.mu.Lock()
+	for id, u := range uses {
+		u.recorded = until[id]
+	}
+	a.mu.Unlock()
+}
+
+// printed compares how much execs have printed with the last time, and counts more as use.
+func (a *activity) printed(id core.SandboxID, lives []core.Exec) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	u := a.by[id]
+	if u == nil || u.rule == 0 {
+		return false
+	}
+	more, output := false, make(map[core.ExecID]int64, len(lives))
+	for _, e := range lives {
+		output[e.ID] = e.OutputBytes
+		more = more || e.OutputBytes > u.output[e.ID]
+	}
+	u.output = output
+	if more {
+		u.used(a.clock.Now())
+	}
+	return more
+}
+
+// show fills in when a sandbox was last used.
+func (a *activity) show(sb *core.Sandbox) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.clock.Now()
+	if u := a.by[sb.ID]; u != nil && u.rule > 0 {
+		sb.ActiveAt = u.active
+		if u.open > 0 {
+			sb.ActiveAt = now
+		}
+	}
+	if sb.ActiveAt.After(now) { // what is on record may lie ahead
+		sb.ActiveAt = now
+	}
+}

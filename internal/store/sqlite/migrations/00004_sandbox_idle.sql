@@ -1,0 +1,9 @@
+-- +goose Up
+ALTER TABLE sandbox ADD COLUMN idle INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandbox ADD COLUMN on_idle TEXT NOT NULL DEFAULT '';
+ALTER TABLE sandbox ADD COLUMN active_at INTEGER;
+
+-- +goose Down
+ALTER TABLE sandbox DROP COLUMN active_at;
+ALTER TABLE sandbox DROP COLUMN on_idle;
+ALTER TABLE sandbox DROP COLUMN idle;
