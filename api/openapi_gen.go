@@ -196,24 +196,6 @@ func (e TemplateState) Valid() bool {
 	}
 }
 
-// Defines values for ListSandboxesParamsOrder.
-const (
-	ListSandboxesParamsOrderNewest ListSandboxesParamsOrder = "newest"
-	ListSandboxesParamsOrderOldest ListSandboxesParamsOrder = "oldest"
-)
-
-// Valid indicates whether the value is a known member of the ListSandboxesParamsOrder enum.
-func (e ListSandboxesParamsOrder) Valid() bool {
-	switch e {
-	case ListSandboxesParamsOrderNewest:
-		return true
-	case ListSandboxesParamsOrderOldest:
-		return true
-	default:
-		return false
-	}
-}
-
 // Actor Who caused an event.
 type Actor struct {
 	// ID The key's id, the id of the sandbox that the token opens, or the rule's name, such as `ttl`.
@@ -300,10 +282,10 @@ type CreateSandboxRequest struct {
 	// Env Environment of every process started in it. Default none.
 	Env map[string]string `json:"env,omitempty,omitzero"`
 
-	// IdleSeconds For how many seconds it may be unused, whereafter `on_idle` is done to it; its ttl holds beside that, and what comes first ends it. Calls on its execs and files, changes of it, an open exec stream, attachment or transfer, and output of an exec are use; looking at its record, metrics or events is not, nor is a silent process. Default: none, at most 366 days.
+	// IdleSeconds For how many seconds it may be unused, whereafter `on_idle` is done to it; a ttl that is given holds beside that, and what comes first ends it. Calls on its execs and files, changes of it, an open exec stream, attachment or transfer, and output of an exec are use; looking at its record, metrics or events is not, nor is a silent process. Default: none, at most 366 days.
 	IdleSeconds *int64 `json:"idle_seconds,omitempty"`
 
-	// Labels Labels of the caller's own to find it by. Default none.
+	// Labels Labels of the caller's own to find it by: at most 64, keys of 1 to 256 bytes without = and comma, values of at most 4096 bytes, 32 KiB together. Default none.
 	Labels map[string]string `json:"labels,omitempty,omitzero"`
 
 	// MemoryBytes Limit of memory in bytes. Default and bounds by the server's configuration.
@@ -321,7 +303,7 @@ type CreateSandboxRequest struct {
 	// Template A template's name (its newest ready version) or id. Default: the server's default template.
 	Template string `json:"template,omitempty,omitzero"`
 
-	// TTLSeconds Age in seconds at which it is deleted with all its state. Default 3600, or none if persistent. The server's configuration has a ceiling.
+	// TTLSeconds Age in seconds at which it is deleted with all its state. Default 3600, or none if it is persistent or `idle_seconds` is given. The server's configuration has a ceiling.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 
 	// VCPUs Limit of processor time in cores, such as 0.5. What an idle tenth of a second left over may be used in the next. Programs inside see whole processors, at least 2 where the machine has them. Default and ceiling by the server's configuration.
@@ -833,7 +815,7 @@ type Sandbox struct {
 	VCPUs float64 `json:"vcpus"`
 }
 
-// SandboxList One page of sandboxes, in the order that was asked for.
+// SandboxList One page of sandboxes, newest first.
 type SandboxList struct {
 	// NextCursor The cursor of the next page; absent on the last, and only there.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
@@ -950,7 +932,7 @@ type UpdateSandboxRequest struct {
 	// ExtendTTLSeconds Makes it live at least so many seconds from now; its life is never shortened, and one without a ttl stays so. Not together with `ttl_seconds`.
 	ExtendTTLSeconds *int64 `json:"extend_ttl_seconds,omitempty"`
 
-	// IdleSeconds For how many seconds it may be unused from now on, as at create; 0 takes the idle rule away. Left out, it stays as it is.
+	// IdleSeconds For how many seconds it may be unused from now on, as at create; 0 takes the idle rule away; an ephemeral sandbox without a ttl then gets the default one. Left out, it stays as it is.
 	IdleSeconds *int64 `json:"idle_seconds,omitempty"`
 
 	// Labels Replaces all labels.
@@ -959,10 +941,10 @@ type UpdateSandboxRequest struct {
 	// OnIdle What is done when it has been idle. Today only `delete` exists, the others answer `unsupported`. Default `delete`; a persistent sandbox's has to be said.
 	OnIdle string `json:"on_idle,omitempty,omitzero"`
 
-	// Persistent true keeps the sandbox until it is deleted or the ttl that it has passes: with `ttl_seconds` 0 it has none any more. false makes it ephemeral, with the server's default ttl if it has none and none is given. One that becomes persistent loses its idle rule, unless `idle_seconds` and `on_idle` are given too.
+	// Persistent true keeps the sandbox until it is deleted or the ttl that it has passes: with `ttl_seconds` 0 it has none any more. false makes it ephemeral, with the server's default ttl if it has neither a ttl nor an idle rule. One that becomes persistent loses its idle rule, unless `idle_seconds` and `on_idle` are given too.
 	Persistent *bool `json:"persistent,omitempty"`
 
-	// TTLSeconds Seconds from now at which it is deleted. 0 takes the ttl away, which only a persistent sandbox allows.
+	// TTLSeconds Seconds from now at which it is deleted. 0 takes the ttl away, which a persistent sandbox allows and one with an idle rule.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 }
 
@@ -1097,15 +1079,6 @@ type ListSandboxesParams struct {
 	// Label Only sandboxes with this label, as `key=value`. May be repeated; all must match.
 	Label []string `form:"label,omitempty" json:"label,omitempty,omitzero"`
 
-	// Template Only sandboxes of this template, by its name (all its versions) or the id of one version.
-	Template string `form:"template,omitempty" json:"template,omitempty,omitzero"`
-
-	// StartedAfter Only sandboxes whose guest agent first answered after this moment (RFC 3339).
-	StartedAfter time.Time `form:"started_after,omitempty" json:"started_after,omitempty,omitzero"`
-
-	// Order `newest` or `oldest` first, by when they were asked for (default newest). A cursor holds for the order in which it was returned.
-	Order ListSandboxesParamsOrder `form:"order,omitempty" json:"order,omitempty,omitzero"`
-
 	// Deleted Also returns deleted sandboxes that are not yet forgotten (default false).
 	Deleted bool `form:"deleted,omitempty" json:"deleted,omitempty,omitzero"`
 
@@ -1115,9 +1088,6 @@ type ListSandboxesParams struct {
 	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
-
-// ListSandboxesParamsOrder defines parameters for ListSandboxes.
-type ListSandboxesParamsOrder string
 
 // ListSandboxEventsParams defines parameters for ListSandboxEvents.
 type ListSandboxEventsParams struct {

@@ -63,9 +63,10 @@ func (a *app) createCommand() *cobra.Command {
 		GroupID:    groupSandbox,
 		SuggestFor: []string{"new", "add", "up", "launch"},
 		Long: `Make a sandbox that goes on until it is deleted or its ttl passes, and print its id. The ttl is 1 h unless --ttl says
-otherwise or the server is configured so; a persistent sandbox has none unless --ttl is given too. 'shoal set' changes it.
+otherwise or the server is configured so; a persistent sandbox, and one with --idle, has none unless --ttl is given too.
+'shoal set' changes it.
 
-With --idle it is deleted earlier if nobody uses it for so long. Every command that runs or reads something in it is use, and so
+With --idle it is deleted when nobody has used it for so long. Every command that runs or reads something in it is use, and so
 is what its processes print, and a shell or a followed exec for as long as it is open; ls, get and events are not, and a silent
 process isn't.
 
@@ -115,7 +116,7 @@ sandbox is deleted.`,
 	f.StringVar(&req.Name, "name", "", "a `NAME` of your own, to use instead of the id")
 	f.BoolVar(&req.Persistent, "persistent", false, "keep it until it is deleted: no ttl")
 	f.Var(&ttl, "ttl", "delete it after this `duration`, such as 30m, 2h or 7d (default: the server's, 1h unless configured)")
-	idle.add(c, "delete it when nobody has used it for this `duration`, such as 15m, if its ttl doesn't pass before")
+	idle.add(c, "delete it when nobody has used it for this `duration`, such as 15m")
 	f.StringArrayVarP(&env, "env", "e", nil, "environment variable of all its processes, `KEY=VALUE`, or KEY to pass on our own if it is set here; may be repeated")
 	f.StringArrayVar(&labels, "label", nil, "label `KEY=VALUE` to find it by; may be repeated")
 	return c
@@ -169,21 +170,18 @@ func awaitTemplate(ctx context.Context, c *shoal.Client, name string, p *progres
 
 func (a *app) lsCommand() *cobra.Command {
 	var (
-		quiet, deleted, oldest bool
-		states, labels         []string
-		template               string
-		since                  lifetime
+		quiet, deleted bool
+		states, labels []string
 	)
 	c := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
 		Short:      "List sandboxes",
 		GroupID:    groupSandbox,
 		SuggestFor: []string{"ps"},
-		Long: `List sandboxes, newest first unless --oldest is given. Those that have failed stay until they are deleted: 'shoal get' says why they have. Deleted
+		Long: `List sandboxes, newest first. Those that have failed stay until they are deleted: 'shoal get' says why they have. Deleted
 ones are shown with -a, for as long as the server remembers them.`,
 		Example: `  shoal ls
   shoal ls --label team=data --state running
-  shoal ls --template base --since 2h --oldest
   shoal ls -q | xargs -r shoal rm
   shoal ls -o json | jq '.[].id'`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -191,10 +189,7 @@ ones are shown with -a, for as long as the server remembers them.`,
 			if err != nil {
 				return usage(c, "%v", err)
 			}
-			o := shoal.ListSandboxesOptions{Labels: want, Deleted: deleted, Template: template, OldestFirst: oldest}
-			if since > 0 {
-				o.StartedAfter = time.Now().Add(-time.Duration(since))
-			}
+			o := shoal.ListSandboxesOptions{Labels: want, Deleted: deleted}
 			for _, s := range states {
 				o.States = append(o.States, shoal.SandboxState(s))
 			}
@@ -226,11 +221,6 @@ ones are shown with -a, for as long as the server remembers them.`,
 	f.BoolVarP(&deleted, "all", "a", false, "also those that are deleted and not yet forgotten")
 	f.StringArrayVar(&states, "state", nil, "only those in this `STATE`, such as running or failed; may be repeated")
 	f.StringArrayVar(&labels, "label", nil, "only those with this label, `KEY=VALUE`; may be repeated")
-	f.StringVar(&template, "template", "", "only those of this `TEMPLATE`, by its name or the id of one version")
-	f.Var(&since, "since", "only those that were started within this `duration`, such as 2h")
-	f.BoolVar(&oldest, "oldest", false, "the oldest first")
-	_ = c.RegisterFlagCompletionFunc("template", a.complete().templates)
-	_ = c.RegisterFlagCompletionFunc("since", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(
 		[]string{"creating", "running", "failed", "deleted"}, // those of this release
 		cobra.ShellCompDirectiveNoFileComp))

@@ -59,7 +59,8 @@ Labels are read, changed and written back as a whole: of two sets of labels on o
 it has changed. Set them one after the other.
 
 --ttl counts from now, whatever was left before; --extend does too, and never shortens what is left. A persistent sandbox may be
-given a ttl, and --ttl none takes it away again; one that isn't persistent always has a ttl, up to the server's greatest.
+given a ttl, and --ttl none takes it away again; one that isn't persistent always has a ttl, up to the
+server's greatest, or an idle rule.
 --persistent keeps a sandbox beyond that, until the ttl that it still has: say --ttl none too to have none.
 --persistent=false makes it ephemeral again. What becomes persistent loses its idle rule, unless --idle and --on-idle are given.
 Nothing else can be changed: for another size, name or template make another
@@ -111,7 +112,7 @@ type setFlags struct {
 
 func (f *setFlags) add(a *app, c *cobra.Command) {
 	flags := c.Flags()
-	flags.Var(&f.ttl, "ttl", "delete it after this `duration` from now, such as 30m, 2h or 7d; none: never (persistent ones only)")
+	flags.Var(&f.ttl, "ttl", "delete it after this `duration` from now, such as 30m, 2h or 7d; none: never (persistent ones, and those with --idle)")
 	flags.Var(&f.extend, "extend", "let it live at least this `duration` from now, such as 30m; never less than it would anyway")
 	f.idle.add(c, "delete it when nobody has used it for this `duration` from now, such as 15m; none: whether it is used or not")
 	flags.BoolVar(&f.persistent, "persistent", false, "keep it until it is deleted or its ttl passes; --persistent=false makes it ephemeral")

@@ -13,7 +13,8 @@ import (
 
 // Limits are the defaults and ceilings of what a caller may ask for.
 type Limits struct {
-	// DefaultTTL is an ephemeral sandbox's ttl, MaxTTL the greatest that it may ask for.
+	// DefaultTTL is the ttl of an ephemeral sandbox whose caller names neither a ttl nor an idle rule, MaxTTL the greatest ttl that it
+	// may ask for.
 	DefaultTTL, MaxTTL time.Duration
 	// Default holds the resources of a caller who names none; Max their ceilings. A zero Max.DiskBytes means no ceiling.
 	Default, Max core.Resources
@@ -28,6 +29,8 @@ type Limits struct {
 const (
 	maxLabels       = 64
 	maxLabelBytes   = 256
+	maxLabelValue   = 4 << 10
+	maxLabelsBytes  = 32 << 10
 	maxEnv          = 256
 	maxEnvBytes     = 128 << 10
 	minTTL          = time.Second
@@ -69,7 +72,7 @@ func (l Limits) ttl(spec core.SandboxSpec) (time.Duration, error) {
 	switch {
 	case spec.TTL < 0 || (spec.TTL > 0 && spec.TTL < minTTL):
 		return 0, core.Invalid("ttl_seconds", "the ttl is at least 1 second")
-	case spec.TTL == 0 && spec.Persistent:
+	case spec.TTL == 0 && (spec.Persistent || spec.Idle > 0): // an idle rule is an end too: what is used isn't cut off
 		return 0, nil
 	case spec.TTL == 0:
 		return l.DefaultTTL, nil
@@ -156,11 +159,16 @@ func checkLabels(labels map[string]string) error {
 	if len(labels) > maxLabels {
 		return core.Invalid("labels", "at most %d labels", maxLabels)
 	}
+	total := 0
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		if k == "" || len(k) > maxLabelBytes || len(labels[k]) > maxLabelBytes || strings.ContainsAny(k, "=,") {
+		total += len(k) + len(labels[k])
+		if k == "" || len(k) > maxLabelBytes || len(labels[k]) > maxLabelValue || strings.ContainsAny(k, "=,") {
 			return core.Invalid("labels", "%q: a label has a key of 1 to %d bytes without = and comma, and a value of at most %d bytes",
-				clip(k), maxLabelBytes, maxLabelBytes)
+				clip(k), maxLabelBytes, maxLabelValue)
 		}
+	}
+	if total > maxLabelsBytes {
+		return core.Invalid("labels", "all labels together have at most %d bytes", maxLabelsBytes)
 	}
 	return nil
 }

@@ -12,11 +12,11 @@ import (
 
 // SandboxPatch changes a sandbox. A nil field is left as it is.
 type SandboxPatch struct {
-	// Persistent makes an ephemeral sandbox persistent, which keeps the ttl that it has, or a persistent one ephemeral, which
-	// gives it the default ttl if it has none.
+	// Persistent makes an ephemeral sandbox persistent, which keeps the ttl that it has, or a persistent one ephemeral. What is
+	// ephemeral in the end and has neither a ttl nor an idle rule gets the default ttl.
 	Persistent *bool
-	// TTL counts from now; zero takes the ttl away, which only a persistent sandbox allows. Together with Persistent it is the
-	// ttl of what the sandbox becomes.
+	// TTL counts from now; zero takes the ttl away, which a persistent sandbox allows and one with an idle rule. Together with
+	// Persistent and Idle it is the ttl of what the sandbox becomes.
 	TTL *time.Duration
 	// ExtendTTL makes the sandbox live at least so long from now: it never shortens its life. Not together with TTL.
 	ExtendTTL *time.Duration
@@ -91,7 +91,7 @@ func (l Limits) patch(sb *core.Sandbox, patch SandboxPatch, now time.Time) (err 
 	switch {
 	case patch.TTL != nil:
 		sb.ExpiresAt, err = l.newExpiry(*sb, *patch.TTL, now)
-	case becomesEphemeral && sb.ExpiresAt.IsZero():
+	case !sb.Persistent && sb.Idle == 0 && sb.ExpiresAt.IsZero():
 		sb.ExpiresAt = now.Add(l.DefaultTTL)
 	case becomesEphemeral && sb.ExpiresAt.After(now.Add(l.MaxTTL)):
 		return core.Invalid("persistent",
@@ -130,8 +130,8 @@ func (patch SandboxPatch) idle(sb *core.Sandbox, now time.Time) (err error) {
 // newExpiry is when a sandbox ends whose ttl is set anew.
 func (l Limits) newExpiry(sb core.Sandbox, ttl time.Duration, now time.Time) (time.Time, error) {
 	if ttl == 0 {
-		if !sb.Persistent {
-			return time.Time{}, core.Invalid("ttl_seconds", "only a persistent sandbox can be without a ttl")
+		if !sb.Persistent && sb.Idle == 0 {
+			return time.Time{}, core.Invalid("ttl_seconds", "only a persistent sandbox, or one with an idle rule, can be without a ttl")
 		}
 		return time.Time{}, nil
 	}

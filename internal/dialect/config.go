@@ -50,6 +50,8 @@ type Sandboxes interface {
 	ListSandboxes(ctx context.Context, p control.Principal, f store.SandboxFilter, page store.Page) ([]core.Sandbox, string, error)
 	UpdateSandbox(ctx context.Context, p control.Principal, ref string, patch control.SandboxPatch) (core.Sandbox, error)
 	DeleteSandbox(ctx context.Context, p control.Principal, ref string) error
+	// Touch counts as use of a sandbox. What is done with its execs and files does so by itself.
+	Touch(ctx context.Context, p control.Principal, ref string) error
 	Files(ctx context.Context, p control.Principal, ref string) (core.Guest, error)
 	Metrics(ctx context.Context, p control.Principal, ref string) (core.SandboxMetrics, error)
 	Events(ctx context.Context, p control.Principal, ref string, after int64, limit int, wait time.Duration) ([]core.Event, int64, error)

@@ -37,6 +37,8 @@ type fake struct {
 	result   core.ExecResult
 	// open keeps a stream from ending after its messages.
 	open chan struct{}
+	// touched counts the uses that the adapter told of.
+	touched int
 	// fail, by method name, is what that method returns instead of working.
 	fail map[string]error
 }
@@ -66,8 +68,8 @@ func (f *fake) CreateSandbox(_ context.Context, p control.Principal, spec core.S
 	}
 	sb := core.Sandbox{
 		ID: core.SandboxID(fmt.Sprintf("s%021d", len(f.sandboxes)+1)), Tenant: p.Tenant, TemplateName: spec.Template, State: core.StateRunning,
-		Persistent: spec.Persistent, Labels: spec.Labels, Resources: core.Resources{VCPUs: 0.5, MemoryBytes: 512 << 20},
-		CreatedAt: epoch, StartedAt: epoch.Add(94 * time.Millisecond),
+		Persistent: spec.Persistent, Labels: spec.Labels, Idle: spec.Idle, Resources: core.Resources{VCPUs: 0.5, MemoryBytes: 512 << 20},
+		CreatedAt: epoch, StartedAt: epoch.Add(94 * time.Millisecond), ActiveAt: time.Now(),
 	}
 	f.sandboxes = append(f.sandboxes, sb)
 	return sb, nil
@@ -115,6 +117,33 @@ func (f *fake) ListSandboxes(_ context.Context, p control.Principal, _ store.San
 		next = fmt.Sprint(to)
 	}
 	return mine[from:to], next, nil
+}
+
+func (f *fake) Touch(_ context.Context, p control.Principal, ref string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err := f.find(p, ref)
+	f.touched++
+	return err
+}
+
+func (f *fake) UpdateSandbox(_ context.Context, p control.Principal, ref string, patch control.SandboxPatch) (core.Sandbox, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sb, err := f.find(p, ref)
+	if err != nil {
+		return core.Sandbox{}, err
+	}
+	if patch.Persistent != nil {
+		sb.Persistent = *patch.Persistent
+	}
+	if patch.Idle != nil {
+		sb.Idle = *patch.Idle
+	}
+	if patch.TTL != nil && *patch.TTL == 0 {
+		sb.ExpiresAt = time.Time{}
+	}
+	return *sb, nil
 }
 
 func (f *fake) DeleteSandbox(_ context.Context, p control.Principal, ref string) error {

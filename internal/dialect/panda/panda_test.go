@@ -69,6 +69,30 @@ func TestExecIsALogin(t *testing.T) {
 	}
 }
 
+// TestCallsAreUse holds that looking at a sandbox keeps it, and looking at all of them doesn't.
+func TestCallsAreUse(t *testing.T) {
+	f := newFake()
+	url, _ := serve(t, f, nil)
+	newSandbox(t, url)
+	call(t, "GET", url+"/v1/sandboxes", "")
+	if f.touched != 0 {
+		t.Error("a list is use")
+	}
+	at := url + "/v1/sandboxes/" + id
+	call(t, "GET", at, "")
+	call(t, "GET", at+"/lifecycle", "")
+	call(t, "PATCH", at+"/lifecycle", "{}")
+	if f.touched != 3 {
+		t.Errorf("%d uses", f.touched)
+	}
+	f.mu.Lock()
+	f.sandboxes[0].ActiveAt = time.Now().Add(-time.Minute)
+	f.mu.Unlock()
+	if _, body := call(t, "GET", at+"/lifecycle", ""); body != `{"ttl_seconds":3600,"persistent":false,"idle_seconds":60}`+"\n" {
+		t.Error(body)
+	}
+}
+
 // TestStreamEndsAlways holds that a client is told when the server goes, and that silence is filled.
 func TestStreamEndsAlways(t *testing.T) {
 	f := newFake()

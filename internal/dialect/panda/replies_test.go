@@ -165,7 +165,7 @@ func replySteps() []step {
 }
 
 func sandboxSteps() []step {
-	const sandboxes = "/v1/sandboxes"
+	const sandboxes, life = "/v1/sandboxes", "/v1/sandboxes/" + id + "/lifecycle"
 	create := func(about, body string) step { return step{about: about, method: "POST", path: sandboxes, body: body} }
 	full := &core.Error{Code: core.CodeExhausted, Message: "no room for 512 MiB: 0 B are left"}
 	return []step{
@@ -188,6 +188,22 @@ func sandboxSteps() []step {
 		{about: "the server goes", method: "POST", path: sandboxes, body: `{}`, before: failing("CreateSandbox", core.Errorf(core.CodeUnavailable, "the server is closing"))},
 		{about: "metadata that can't be kept", method: "POST", path: sandboxes, body: `{}`, before: failing("CreateSandbox", core.Invalid("labels", "at most 64 labels"))},
 		{about: "a fault of ours", method: "POST", path: sandboxes, body: `{}`, before: failing("CreateSandbox", errors.New("disk on fire: i/o timeout"))},
+		create("persistent with a ttl", `{"template":"base","persistent":true,"ttl_seconds":60}`),
+		create("a ttl below zero", `{"template":"base","ttl_seconds":-1}`),
+		create("a ttl that is no number", `{"template":"base","ttl_seconds":"60"}`),
+		{about: "a ttl that is too long", method: "POST", path: sandboxes, body: `{"ttl_seconds":99999999}`, before: failing("CreateSandbox", core.Invalid("idle_seconds", "no"))},
+		{about: "lifecycle of one without a ttl named", method: "GET", path: life},
+		{about: "another ttl", method: "PATCH", path: life, body: `{"ttl_seconds":90}`},
+		{about: "no ttl", method: "PATCH", path: life, body: `{"ttl_seconds":0}`},
+		{about: "persistent", method: "PATCH", path: life, body: `{"persistent":true}`},
+		{about: "a ttl for a persistent one", method: "PATCH", path: life, body: `{"ttl_seconds":90}`},
+		{about: "persistent with a ttl", method: "PATCH", path: life, body: `{"persistent":true,"ttl_seconds":90}`},
+		{about: "no ttl for a persistent one", method: "PATCH", path: life, body: `{"ttl_seconds":0}`},
+		{about: "not persistent", method: "PATCH", path: life, body: `{"persistent":false}`},
+		{about: "persistent and back with a ttl", method: "PATCH", path: life, body: `{"persistent":false,"ttl_seconds":30.5}`},
+		{about: "nothing", method: "PATCH", path: life, body: ``},
+		{about: "an unknown rule", method: "PATCH", path: life, body: `{"idle_seconds":3}`},
+		{about: "of no sandbox", method: "PATCH", path: sandboxes + "/none/lifecycle", body: `{}`},
 		{about: "list, over pages", method: "GET", path: sandboxes},
 		{about: "list, the first page fails", method: "GET", path: sandboxes, before: failing("ListSandboxes", core.Errorf(core.CodeUnavailable, "the store is busy"))},
 		{about: "unknown parameter", method: "GET", path: sandboxes + "?limit=5"},

@@ -118,7 +118,7 @@ func (a *adapter) createSandbox(w http.ResponseWriter, r *request) error {
 }
 
 func (a *adapter) getSandbox(w http.ResponseWriter, r *request) error {
-	sb, err := a.cfg.Control.GetSandbox(r.Context(), r.Principal, r.sandbox())
+	sb, err := a.look(r)
 	if err != nil {
 		return err
 	}
