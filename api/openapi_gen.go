@@ -196,6 +196,24 @@ func (e TemplateState) Valid() bool {
 	}
 }
 
+// Defines values for ListSandboxesParamsOrder.
+const (
+	ListSandboxesParamsOrderNewest ListSandboxesParamsOrder = "newest"
+	ListSandboxesParamsOrderOldest ListSandboxesParamsOrder = "oldest"
+)
+
+// Valid indicates whether the value is a known member of the ListSandboxesParamsOrder enum.
+func (e ListSandboxesParamsOrder) Valid() bool {
+	switch e {
+	case ListSandboxesParamsOrderNewest:
+		return true
+	case ListSandboxesParamsOrderOldest:
+		return true
+	default:
+		return false
+	}
+}
+
 // Actor Who caused an event.
 type Actor struct {
 	// ID The key's id, the id of the sandbox that the token opens, or the rule's name, such as `ttl`.
@@ -815,7 +833,7 @@ type Sandbox struct {
 	VCPUs float64 `json:"vcpus"`
 }
 
-// SandboxList One page of sandboxes, newest first.
+// SandboxList One page of sandboxes, in the order that was asked for.
 type SandboxList struct {
 	// NextCursor The cursor of the next page; absent on the last, and only there.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
@@ -1079,6 +1097,15 @@ type ListSandboxesParams struct {
 	// Label Only sandboxes with this label, as `key=value`. May be repeated; all must match.
 	Label []string `form:"label,omitempty" json:"label,omitempty,omitzero"`
 
+	// Template Only sandboxes of this template, by its name (all its versions) or the id of one version.
+	Template string `form:"template,omitempty" json:"template,omitempty,omitzero"`
+
+	// StartedAfter Only sandboxes whose guest agent first answered after this moment (RFC 3339).
+	StartedAfter time.Time `form:"started_after,omitempty" json:"started_after,omitempty,omitzero"`
+
+	// Order `newest` or `oldest` first, by when they were asked for (default newest). A cursor holds for the order in which it was returned.
+	Order ListSandboxesParamsOrder `form:"order,omitempty" json:"order,omitempty,omitzero"`
+
 	// Deleted Also returns deleted sandboxes that are not yet forgotten (default false).
 	Deleted bool `form:"deleted,omitempty" json:"deleted,omitempty,omitzero"`
 
@@ -1088,6 +1115,9 @@ type ListSandboxesParams struct {
 	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
+
+// ListSandboxesParamsOrder defines parameters for ListSandboxes.
+type ListSandboxesParamsOrder string
 
 // ListSandboxEventsParams defines parameters for ListSandboxEvents.
 type ListSandboxEventsParams struct {

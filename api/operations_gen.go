@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "15774f8707712750dd9736a2b5d414e7a123fc4d0c1ec811bce5ece95b8f3b63"
+const DocumentDigest = "cedf012433b291cf42d26d20da66ff9ef693369148acace2e3058078ab6194ce"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "8ccaa70c5523dc5fe315fd7382ca9dd2b602a84b16b362999c9213f67f893e4d"
+const TypesDigest = "3fecd32dcbf33573f552599be8b195455727998736e5107bee2d4fc688fcbe47"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -36,6 +36,9 @@ func Operations() []Operation {
 		{ID: "listSandboxes", Method: "GET", Path: "/v1/sandboxes", Open: false, Body: false, Query: []Parameter{
 			{Name: "state", Many: true, Type: String, Enum: []string{"creating", "running", "frozen", "standby", "hibernated", "stopped", "failed", "deleted"}},
 			{Name: "label", Many: true, Type: String},
+			{Name: "template", Type: String, MaxLength: 63},
+			{Name: "started_after", Type: String},
+			{Name: "order", Type: String, Enum: []string{"newest", "oldest"}},
 			{Name: "deleted", Type: Boolean},
 			{Name: "cursor", Type: String, MaxLength: 1024},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},

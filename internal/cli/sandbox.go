@@ -170,18 +170,21 @@ func awaitTemplate(ctx context.Context, c *shoal.Client, name string, p *progres
 
 func (a *app) lsCommand() *cobra.Command {
 	var (
-		quiet, deleted bool
-		states, labels []string
+		quiet, deleted, oldest bool
+		states, labels         []string
+		template               string
+		since                  lifetime
 	)
 	c := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
 		Short:      "List sandboxes",
 		GroupID:    groupSandbox,
 		SuggestFor: []string{"ps"},
-		Long: `List sandboxes, newest first. Those that have failed stay until they are deleted: 'shoal get' says why they have. Deleted
+		Long: `List sandboxes, newest first unless --oldest is given. Those that have failed stay until they are deleted: 'shoal get' says why they have. Deleted
 ones are shown with -a, for as long as the server remembers them.`,
 		Example: `  shoal ls
   shoal ls --label team=data --state running
+  shoal ls --template base --since 2h --oldest
   shoal ls -q | xargs -r shoal rm
   shoal ls -o json | jq '.[].id'`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -189,7 +192,10 @@ ones are shown with -a, for as long as the server remembers them.`,
 			if err != nil {
 				return usage(c, "%v", err)
 			}
-			o := shoal.ListSandboxesOptions{Labels: want, Deleted: deleted}
+			o := shoal.ListSandboxesOptions{Labels: want, Deleted: deleted, Template: template, OldestFirst: oldest}
+			if since > 0 {
+				o.StartedAfter = time.Now().Add(-time.Duration(since))
+			}
 			for _, s := range states {
 				o.States = append(o.States, shoal.SandboxState(s))
 			}
@@ -221,6 +227,11 @@ ones are shown with -a, for as long as the server remembers them.`,
 	f.BoolVarP(&deleted, "all", "a", false, "also those that are deleted and not yet forgotten")
 	f.StringArrayVar(&states, "state", nil, "only those in this `STATE`, such as running or failed; may be repeated")
 	f.StringArrayVar(&labels, "label", nil, "only those with this label, `KEY=VALUE`; may be repeated")
+	f.StringVar(&template, "template", "", "only those of this `TEMPLATE`, by its name or the id of one version")
+	f.Var(&since, "since", "only those that were started within this `duration`, such as 2h")
+	f.BoolVar(&oldest, "oldest", false, "the oldest first")
+	_ = c.RegisterFlagCompletionFunc("template", a.complete().templates)
+	_ = c.RegisterFlagCompletionFunc("since", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(
 		[]string{"creating", "running", "failed", "deleted"}, // those of this release
 		cobra.ShellCompDirectiveNoFileComp))

@@ -44,7 +44,8 @@ type Observer interface {
 
 // Service is the use cases. It joins parts that each look after one noun, and holds nothing of its own.
 //
-// Durable: everything in the store. Process-only: the commands under way, the exec watchers and the waiters for events.
+// Durable: everything in the store. Process-only: the commands under way, the exec watchers, the waiters for events, the process
+// ids of execs that have just started, and when sandboxes with an idle rule were last used, of which the store has a bound.
 type Service struct {
 	*deps
 	*finder

@@ -200,9 +200,14 @@ func (f *fakeControl) ListSandboxes(_ context.Context, p control.Principal, filt
 		for k, v := range filter.Labels {
 			match = match && s.Labels[k] == v
 		}
+		match = match && (filter.Template == "" || filter.Template == s.TemplateName || filter.Template == string(s.Template))
+		match = match && (filter.StartedAfter.IsZero() || s.StartedAt.After(filter.StartedAfter))
 		if match {
 			list = append(list, s)
 		}
+	}
+	if filter.OldestFirst {
+		slices.Reverse(list)
 	}
 	return paged(list, page)
 }

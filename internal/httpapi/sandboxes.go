@@ -105,28 +105,42 @@ func (a sandboxAPI) getSandbox(w http.ResponseWriter, r *request) error {
 }
 
 func (a sandboxAPI) listSandboxes(w http.ResponseWriter, r *request) error {
-	filter := store.SandboxFilter{IncludeDeleted: r.flag("deleted")}
-	for _, s := range r.query["state"] {
-		filter.States = append(filter.States, core.State(s))
-	}
-	for _, label := range r.query["label"] {
-		key, value, found := strings.Cut(label, "=")
-		if !found || key == "" {
-			return core.Invalid("label", "label is of the form key=value")
-		}
-		if old, twice := filter.Labels[key]; twice && old != value {
-			return core.Invalid("label", "no sandbox has two values of label %q", printable(key))
-		}
-		if filter.Labels == nil {
-			filter.Labels = map[string]string{}
-		}
-		filter.Labels[key] = value
+	filter, err := sandboxFilter(r)
+	if err != nil {
+		return err
 	}
 	list, next, err := a.control.ListSandboxes(r.Context(), r.principal, filter, r.page())
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, api.SandboxList{Sandboxes: convert(list, encodeSandbox), NextCursor: next})
+}
+
+func sandboxFilter(r *request) (filter store.SandboxFilter, err error) {
+	filter.IncludeDeleted, filter.Template = r.flag("deleted"), r.query.Get("template")
+	filter.OldestFirst = r.query.Get("order") == "oldest"
+	if text := r.query.Get("started_after"); text != "" {
+		if filter.StartedAfter, err = time.Parse(time.RFC3339, text); err != nil {
+			return filter, core.Invalid("started_after", "started_after is a moment such as 2026-01-02T15:04:05Z")
+		}
+	}
+	for _, s := range r.query["state"] {
+		filter.States = append(filter.States, core.State(s))
+	}
+	for _, label := range r.query["label"] {
+		key, value, found := strings.Cut(label, "=")
+		if !found || key == "" {
+			return filter, core.Invalid("label", "label is of the form key=value")
+		}
+		if old, twice := filter.Labels[key]; twice && old != value {
+			return filter, core.Invalid("label", "no sandbox has two values of label %q", printable(key))
+		}
+		if filter.Labels == nil {
+			filter.Labels = map[string]string{}
+		}
+		filter.Labels[key] = value
+	}
+	return filter, nil
 }
 
 func (a sandboxAPI) updateSandbox(w http.ResponseWriter, r *request) error {

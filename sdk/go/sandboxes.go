@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"shoal/api"
 )
@@ -22,6 +23,12 @@ type ListSandboxesOptions struct {
 	States []SandboxState
 	// Labels must all be on the sandbox.
 	Labels map[string]string
+	// Template is a template's name, or the id of one version of it.
+	Template string
+	// StartedAfter leaves out what ran for the first time before it, or hasn't yet.
+	StartedAfter time.Time
+	// OldestFirst turns the order around.
+	OldestFirst bool
 	// Deleted also returns deleted sandboxes that are not yet forgotten.
 	Deleted bool
 }
@@ -63,7 +70,7 @@ func (s Sandboxes) call(ctx context.Context, method, ref, rest string, in, out a
 	return s.c.do(ctx, call{method: method, path: p + rest, in: in}, out)
 }
 
-// List returns the sandboxes that o selects, newest first, and fetches pages as they are needed. After an error it ends.
+// List returns the sandboxes that o selects, newest first unless it says otherwise, and fetches pages as they are needed. After an error it ends.
 func (s Sandboxes) List(ctx context.Context, o ListSandboxesOptions) iter.Seq2[Sandbox, error] {
 	q := url.Values{}
 	for _, state := range o.States {
@@ -71,6 +78,15 @@ func (s Sandboxes) List(ctx context.Context, o ListSandboxesOptions) iter.Seq2[S
 	}
 	for key, value := range o.Labels {
 		q.Add("label", key+"="+value)
+	}
+	if o.Template != "" {
+		q.Set("template", o.Template)
+	}
+	if !o.StartedAfter.IsZero() {
+		q.Set("started_after", o.StartedAfter.Format(time.RFC3339Nano))
+	}
+	if o.OldestFirst {
+		q.Set("order", "oldest")
 	}
 	if o.Deleted {
 		q.Set("deleted", "true")
