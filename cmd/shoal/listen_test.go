@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +20,7 @@ import (
 	"shoal/internal/config"
 	"shoal/internal/core"
 	"shoal/internal/httpserve"
+	"shoal/internal/pki"
 )
 
 // bound returns a server that has taken its addresses and nothing else.
@@ -115,6 +119,73 @@ func body(t *testing.T, c *http.Client, url string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestOwnCertificate: without tls_listen, the operator's certificate makes TLS of every address, and there is no own authority.
+func TestOwnCertificate(t *testing.T) {
+	cfg := &config.Config{
+		Listen: "127.0.0.1:0", Domain: "shoal.test", E2B: config.Dialect{Listen: "+1"}, Panda: config.Dialect{Listen: "off"},
+	}
+	cfg.TLSCert, cfg.TLSKey = certificateFiles(t)
+	s := bound(t, cfg)
+	if !s.at.api.tls || !s.at.dialects["e2b"].tls || s.at.dialects["panda"] != nil || s.at.encrypted() != s.at.api || s.describeCA() != nil {
+		t.Errorf("%+v", s.at)
+	}
+	if want := "e2b.shoal.test:" + s.at.api.port(); s.domainOf("e2b") != want {
+		t.Errorf("%s, want %s", s.domainOf("e2b"), want)
+	}
+	cfg.TLSListen = "127.0.0.1:0"
+	s = bound(t, cfg)
+	if s.at.api.tls || s.at.dialects["e2b"].tls || s.at.encrypted() != s.at.tls || s.describeCA() != nil {
+		t.Errorf("with tls_listen: %+v", s.at)
+	}
+}
+
+// certificateFiles returns the files of a certificate as an operator has one.
+func certificateFiles(t *testing.T) (cert, key string) {
+	t.Helper()
+	dir := t.TempDir()
+	authority, err := pki.Open(dir, pki.Names{}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := authority.Issuer(func() pki.Names { return pki.Names{} }, core.SystemClock{}).GetCertificate(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "own.crt"), filepath.Join(dir, "own.key")
+	for name, block := range map[string]*pem.Block{
+		cert: {Type: "CERTIFICATE", Bytes: made.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: der},
+	} {
+		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// TestDescribe: clients of the API are told where each dialect is.
+func TestDescribe(t *testing.T) {
+	s := bound(t, &config.Config{
+		Listen: "127.0.0.1:0", TLSListen: "127.0.0.1:0", Domain: "shoal.test:8443",
+		E2B: config.Dialect{Listen: "+1", Templates: []string{"a=base"}}, Panda: config.Dialect{Listen: "off"},
+	})
+	list := s.describe()
+	if len(list) != 2 || list[0].Name != "e2b" || list[1].Name != "panda" {
+		t.Fatalf("%+v", list)
+	}
+	e2b, panda := list[0], list[1]
+	if e2b.URL != s.at.dialects["e2b"].url() || e2b.Domain != "e2b.shoal.test:8443" || e2b.DomainURL != "https://api.e2b.shoal.test:8443" || !e2b.OwnCA ||
+		e2b.Anywhere || e2b.Templates["a"] != "base" {
+		t.Errorf("%+v", e2b)
+	}
+	if panda.URL != "" || panda.Templates == nil || len(panda.Clients) == 0 {
+		t.Errorf("%+v", panda)
+	}
 }
 
 // TestAuthorityStays: a restart has the same authority, so clients go on trusting it.

@@ -81,14 +81,15 @@ func envCommand(a *app, v vendor) *cobra.Command {
 	var (
 		e           = environment{vendor: v}
 		key, newKey string
+		expires     lifetime
 	)
 	c := &cobra.Command{
 		Use:   "env",
 		Short: "Print what clients of " + v.title + " want in their environment",
 		Long: fmt.Sprintf(`Print what clients of %s want in their environment, as commands for a shell that say what each is for.
 
-The key is one of --key, or a new one with --new-key, which takes the admin key. Without either it is left out. A new one
-goes on until 'shoal key rm' deletes it.
+The key is one of --key, or a new one with --new-key, which takes the admin key. Without either it is left out. Each call
+makes another, which is good until 'shoal key rm' deletes it or --expires has passed.
 
 With --tls clients come by host name over https, as they do at their vendor's; the server must be configured with domain and
 tls_listen. If its certificate is from its own authority, that is written into two files in the configuration directory
@@ -100,6 +101,8 @@ tls_listen. If its certificate is from its own authority, that is written into t
 			switch {
 			case f.Changed("key") && f.Changed("new-key"):
 				return usage(c, "--key and --new-key don't go together")
+			case expires > 0 && newKey == "":
+				return usage(c, "--expires goes with --new-key")
 			case f.Changed("key") && key == "", f.Changed("new-key") && newKey == "":
 				return usage(c, "the key is empty: say one, or leave the flag out")
 			}
@@ -111,7 +114,9 @@ tls_listen. If its certificate is from its own authority, that is written into t
 				return err
 			}
 			if newKey != "" { // when all else is known to be well
-				made, err := client.Keys().Create(c.Context(), shoal.CreateKeyRequest{Name: newKey, Dialect: v.dialect})
+				made, err := client.Keys().Create(c.Context(), shoal.CreateKeyRequest{
+					Name: newKey, Dialect: v.dialect, ExpiresInSeconds: expires.seconds(),
+				})
 				if err != nil {
 					return err
 				}
@@ -125,6 +130,7 @@ tls_listen. If its certificate is from its own authority, that is written into t
 	f.BoolVar(&e.tls, "tls", false, "by host name over https, below the server's domain")
 	f.StringVar(&key, "key", "", "the `KEY` that the clients use")
 	f.StringVar(&newKey, "new-key", "", "make a key of this `NAME` for them")
+	f.Var(&expires, "expires", "how long the new key is good for, such as 12h or 90d (default: until it is deleted)")
 	return c
 }
 
