@@ -64,6 +64,8 @@ func TestSandboxes(t *testing.T) {
 		{"everything over TLS", testTLS},
 		{"second server is refused", testSecondServer},
 		{"ttl while the server is down", testTTLWhileDown},
+		{"idle", testIdle},
+		{"many tagged execs at once", testTags},
 		{"sandbox lives through a restart", testRestart},
 		{"an older database", testOlderDatabase},
 	} {
