@@ -422,3 +422,25 @@ func TestRecvAfterEnd(t *testing.T) {
 		t.Errorf("close: %v", err)
 	}
 }
+
+// TestSignalReachesTheLeaderFirst: a shell is ended by a signal to its group, and not by the end of its child.
+func TestSignalReachesTheLeaderFirst(t *testing.T) {
+	a := startAgent(t, guest.Config{}, client.Config{})
+	for i := range 40 {
+		id, sig := newID(), []string{"SIGKILL", "SIGTERM"}[i%2]
+		s, err := a.client.Exec(t.Context(), id, shell(`sleep 1000; exit 0`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the shell has a child", func() bool {
+			e, err := a.client.GetExec(t.Context(), id)
+			return err == nil && e.Processes == 2
+		})
+		if err := a.client.Signal(t.Context(), id, sig); err != nil {
+			t.Fatal(err)
+		}
+		if r := collect(t, s, 0); r.exec.Outcome != core.OutcomeSignaled || r.exec.Signal != sig {
+			t.Fatalf("%s: ended as %+v, %q", sig, r.exec, r.stderr)
+		}
+	}
+}

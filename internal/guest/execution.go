@@ -193,7 +193,7 @@ func (e *execution) send(sig syscall.Signal) error {
 	n := 0
 	if e.group != nil {
 		var err error
-		if n, err = signalGroup(e.group, sig); err != nil {
+		if n, err = signalGroup(e.group, e.pid, sig); err != nil {
 			return core.Wrap(core.CodeInternal, err, "the exec's processes can't be found")
 		}
 	}

@@ -1,6 +1,9 @@
 package guest
 
-import "syscall"
+import (
+	"slices"
+	"syscall"
+)
 
 // groupMaker makes the group of an exec: the set of everything that descends from it.
 type groupMaker interface {
@@ -27,11 +30,17 @@ type group interface {
 	release()
 }
 
-// signalGroup sends a signal to every member and returns how many got it.
-func signalGroup(g group, sig syscall.Signal) (int, error) {
+// signalGroup sends a signal to every member and returns how many got it. The leader comes first: a shell that saw its child die of the
+// signal would take it for the child's own end, and exit with a code in place of being ended itself.
+func signalGroup(g group, leader int, sig syscall.Signal) (int, error) {
 	pids, err := g.pids()
 	if err != nil {
 		return 0, err
+	}
+	slices.Sort(pids) // parents are mostly older
+	if i := slices.Index(pids, leader); i > 0 {
+		copy(pids[1:i+1], pids[:i])
+		pids[0] = leader
 	}
 	n := 0
 	for _, pid := range pids {

@@ -143,7 +143,7 @@ func (g *scanned) memory() (int64, error) {
 // kill repeats until no member is left: one may be born while another dies.
 func (g *scanned) kill() error {
 	for range 100 {
-		n, err := signalGroup(g, syscall.SIGKILL)
+		n, err := signalGroup(g, g.leader, syscall.SIGKILL)
 		if err != nil || n == 0 {
 			return err
 		}
