@@ -60,7 +60,8 @@ func newFake(t *testing.T) *fakeControl {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	id := wire.Identity{Sandbox: "box", Incarnation: 1, Env: map[string]string{"FROM_CREATE": "yes"}, Workdir: f.home}
+	// The home keeps login shells from what this machine's user has in its own profile.
+	id := wire.Identity{Sandbox: "box", Incarnation: 1, Env: map[string]string{"FROM_CREATE": "yes", "HOME": f.home}, Workdir: f.home}
 	if err := f.Configure(context.Background(), id); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -167,16 +168,18 @@ func TestStartEnvironmentAndDirectory(t *testing.T) {
 	if r := b.run(t, m); r.stdout != "b mine\n"+b.home+"\n" {
 		t.Errorf("%q, %v", r.stdout, r.err)
 	}
-	for _, dir := range []string{"/usr", "sub", "~"} {
-		if err := b.Mkdir(t.Context(), b.home+"/sub", core.WriteOptions{Parents: true}); err != nil {
-			t.Fatal(err)
-		}
-		m := shell("pwd; echo $HOME")
+	if err := b.Mkdir(t.Context(), b.home+"/sub", core.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{"/usr": "/usr", "sub": b.home + "/sub", "./sub/": b.home + "/sub", "~": home} {
+		m := shell("pwd")
 		m.Process.Cwd = proto.String(dir)
-		r := b.run(t, m)
-		pwd, home, _ := strings.Cut(strings.TrimSpace(r.stdout), "\n")
-		if want := map[string]string{"/usr": "/usr", "sub": b.home + "/sub", "~": home}[dir]; pwd != want || r.err != nil {
-			t.Errorf("%s: in %q, want %q, %v", dir, pwd, want, r.err)
+		if r := b.run(t, m); r.stdout != want+"\n" || r.err != nil {
+			t.Errorf("%s: in %q, want %q, %v", dir, r.stdout, want, r.err)
 		}
 	}
 }
