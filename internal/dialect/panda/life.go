@@ -151,8 +151,11 @@ func renamed(err error) error {
 	}
 	out := *e
 	out.Field = name
-	if e.Field == "idle_seconds" {
+	switch e.Field {
+	case "idle_seconds":
 		out.Message = "ttl_seconds is 1 to 31622400, a year"
+	case "labels":
+		out.Message = "metadata is kept as labels: " + e.Message
 	}
 	return &out
 }

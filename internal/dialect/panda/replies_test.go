@@ -219,6 +219,7 @@ func sandboxSteps() []step {
 		{about: "templates", method: "GET", path: "/v1/templates"},
 		{about: "an alias", method: "GET", path: "/v1/templates/ubuntu-24.04"},
 		{about: "a template that isn't there", method: "GET", path: "/v1/templates/org%2Fname"},
+		{about: "the same, with a slash as it is", method: "GET", path: "/v1/templates/org/name"},
 		{about: "a missing call without a body, of type text", method: "POST", path: sandboxes + "/" + id + "/pause", head: []string{"Content-Type: text/plain;charset=UTF-8"}},
 		{about: "a missing noun", method: "GET", path: "/v1/volumes/x"},
 		{about: "a missing call without a key", method: "GET", path: "/v1/volumes", head: []string{"Authorization: "}},

@@ -39,7 +39,8 @@ func (a *adapter) routes() []route {
 		{pattern: "GET /v1/sandboxes/{id}/fs/dir", operation: "file.list", run: a.listFiles, query: []string{"path"}},
 		{pattern: "GET /v1/sandboxes/{id}/fs/stat", operation: "file.stat", run: a.statFile, query: []string{"path"}},
 		{pattern: "GET /v1/templates", operation: "template.list", run: a.listTemplates},
-		{pattern: "GET /v1/templates/{name}", operation: "template.get", run: a.getTemplate},
+		// The SDK for Python sends a name with a slash as it is, the other one as %2F.
+		{pattern: "GET /v1/templates/{name...}", operation: "template.get", run: a.getTemplate},
 		{pattern: "GET /v1/me", operation: "account.get", run: a.getMe},
 	}
 }
@@ -64,7 +65,7 @@ func absent() map[string]string {
 		"/v1/stats/": logs, "/v1/audit": logs, "/v1/metrics/": logs,
 		sandbox + "exec/pty": terminal, sandbox + "exec/ws": terminal, sandbox + "ssh": terminal, sandbox + "lsp/": terminal,
 		sandbox + "mcp": "MCP is not in this server yet", "/v1/mcp": "MCP is not in this server yet",
-		"/v1/templates/build": builds, "/v1/templates/builds/": builds, "/v1/templates/{name}": builds,
+		"/v1/templates/build": builds, "/v1/templates/builds/": builds, "/v1/templates/{name...}": builds,
 		"/v1/volumes/":       "volumes are not in this server yet: a persistent sandbox keeps its files",
 		"/v1/functions/":     "functions are not in this server: run code in a sandbox",
 		"/v1/schedules/":     "schedules are not in this server: start sandboxes from a scheduler of your own",
@@ -105,7 +106,7 @@ func (a *adapter) route() {
 
 // onlyDeletes says that of a template's path the vendor has DELETE only, beside the GET that works.
 func onlyDeletes(path, method string) bool {
-	return path == "/v1/templates/{name}" && method != http.MethodDelete
+	return path == "/v1/templates/{name...}" && method != http.MethodDelete
 }
 
 // unknown answers what no call takes.
