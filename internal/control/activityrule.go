@@ -29,7 +29,8 @@ func (a *activity) reload(ctx context.Context, id core.SandboxID) {
 	err := a.store.View(context.WithoutCancel(ctx), func(r store.Reader) error {
 		sb, err := r.SandboxByID(id)
 		if core.IsCode(err, core.CodeNotFound) {
-			sb, err = core.Sandbox{ID: id, State: core.StateDeleted}, nil
+			a.forget(id)
+			return nil
 		}
 		if err != nil {
 			return err
@@ -51,7 +52,9 @@ func (a *activity) reload(ctx context.Context, id core.SandboxID) {
 func (a *activity) setRule(sb core.Sandbox, active time.Time) {
 	u := a.by[sb.ID]
 	if sb.State == core.StateDeleted {
-		delete(a.by, sb.ID)
+		if u != nil {
+			u.deciding, u.ending = true, true
+		}
 		return
 	}
 	if sb.Idle == 0 && (u == nil || u.open == 0) {
@@ -73,7 +76,16 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// forget drops a sandbox that is deleted.
+// doom turns away whoever comes to a sandbox that is deleted on record, and found it before that.
+func (a *activity) doom(id core.SandboxID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if u := a.by[id]; u != nil {
+		u.deciding, u.ending = true, true
+	}
+}
+
+// forget drops a sandbox of which nothing is left.
 func (a *activity) forget(id core.SandboxID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,7 +134,7 @@ func (a *activity) condemn(id core.SandboxID) (rule time.Duration, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	u := a.by[id]
-	if u == nil || u.rule == 0 || u.open > 0 || u.active.Add(u.rule).After(a.clock.Now()) {
+	if u == nil || u.rule == 0 || u.ending || u.open > 0 || u.active.Add(u.rule).After(a.clock.Now()) {
 		return 0, false
 	}
 	u.ending = true
@@ -141,7 +153,7 @@ func (a *activity) pardon(id core.SandboxID) {
 // spare has the idle loop look at a sandbox again.
 func (a *activity) spare(id core.SandboxID) {
 	a.mu.Lock()
-	if u := a.by[id]; u != nil {
+	if u := a.by[id]; u != nil && !u.ending { // somebody else may have deleted it meanwhile
 		u.deciding = false
 	}
 	a.mu.Unlock()

@@ -41,7 +41,7 @@ func (r *removal) start(ctx context.Context, actor core.Actor, reason string, fi
 	if err != nil {
 		return err
 	}
-	r.activity.forget(sb.ID)
+	r.activity.doom(sb.ID)
 	r.commands.interrupt(sb.ID)
 	r.waiters.wake(sb.Tenant)
 	r.finishSoon(sb.ID)
@@ -98,6 +98,7 @@ func (r *removal) finish(ctx context.Context, id core.SandboxID) error {
 	if err := r.node.Delete(ctx, id); err != nil {
 		return err
 	}
+	r.activity.forget(id)
 	if err := failpoint.Hit(failpoint.ControlDeleteNodeDone); err != nil {
 		return err
 	}

@@ -20,9 +20,19 @@ type execRecords struct {
 	young *young
 }
 
-// intend records an exec that is about to be started.
+// intend records an exec that is about to be started. In a sandbox that has been deleted since it was looked up none is: a
+// delete ends all execs that it finds, and nobody would end this one.
 func (x *execRecords) intend(ctx context.Context, e core.Exec) error {
-	return x.store.UpdateRelaxed(context.WithoutCancel(ctx), func(tx store.Tx) error { return tx.PutExec(e) })
+	return x.store.UpdateRelaxed(context.WithoutCancel(ctx), func(tx store.Tx) error {
+		sb, err := tx.SandboxByID(e.Sandbox)
+		if err != nil {
+			return err
+		}
+		if sb.State == core.StateDeleted {
+			return core.Errorf(core.CodeNotFound, "no such sandbox")
+		}
+		return tx.PutExec(e)
+	})
 }
 
 // started records that an exec runs, unless somebody has.

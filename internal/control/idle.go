@@ -51,7 +51,7 @@ func (x *idle) decide(ctx context.Context, id core.SandboxID) {
 		return sb, err
 	})
 	if err == nil {
-		return // its removal has forgotten it
+		return // its removal forgets it
 	}
 	x.activity.pardon(id)
 	if core.IsCode(err, core.CodeConflict) || core.IsCode(err, core.CodeNotFound) {

@@ -41,7 +41,7 @@ type Sandbox struct {
 
 	CreatedAt time.Time
 	StartedAt time.Time
-	// ExpiresAt is when the ttl ends it; zero means never, which only a persistent sandbox may have.
+	// ExpiresAt is when the ttl ends it; zero means never, which only a persistent sandbox may have, or one with an idle rule.
 	ExpiresAt time.Time
 	DeletedAt time.Time
 	// Idle is how long it may be unused before OnIdle is done to it; zero means that it has no idle rule.
@@ -59,11 +59,11 @@ type SandboxSpec struct {
 	Name       string
 	Template   string
 	Persistent bool
-	// TTL is the age at which it is deleted; zero means the server's default for an ephemeral one and none for a
-	// persistent one.
+	// TTL is the age at which it is deleted; zero means the server's default for an ephemeral one, and none for a persistent
+	// one or one with an idle rule.
 	TTL time.Duration
 	// Idle is how long it may be unused before OnIdle is done to it; zero means for ever. OnIdle is delete if it is empty, which
-	// a persistent sandbox's may not be. TTL holds beside it: what comes first ends the sandbox.
+	// a persistent sandbox's may not be. A TTL that is given holds beside it: what comes first ends the sandbox.
 	Idle      time.Duration
 	OnIdle    LifecycleAction
 	Resources Resources
