@@ -210,3 +210,25 @@ func TestCodecs(t *testing.T) {
 		t.Errorf("an unknown field inside: %v", err)
 	}
 }
+
+// older is a guest agent of before the calls that this package needs most.
+type older struct{ sink }
+
+func (*older) Resolve(context.Context, string, string) (core.Place, error) {
+	return core.Place{}, core.Errorf(core.CodeUnsupported, `the sandbox's guest agent does not know the operation "resolve"`)
+}
+
+// TestOlderAgent: a file goes to a sandbox with an old guest agent if all that it takes is known; else the answer says what is missing.
+func TestOlderAgent(t *testing.T) {
+	write := func(user, name string) (written, error) {
+		return files{guest: &older{}, user: user}.write(t.Context(), name, strings.NewReader("x"))
+	}
+	if w, err := write("", "/a/b"); err != nil || w.Path != "/a/b" {
+		t.Errorf("an absolute path: %+v, %v", w, err)
+	}
+	for _, c := range [][2]string{{"", "b"}, {"", "~/b"}, {"root", "/a/b"}} {
+		if w, err := write(c[0], c[1]); !core.IsCode(err, core.CodeUnsupported) {
+			t.Errorf("%q for %q: %+v, %v", c[1], c[0], w, err)
+		}
+	}
+}
