@@ -88,6 +88,9 @@ func TestDownload(t *testing.T) {
 		if r.status != 200 || r.body != want || r.header.Get("Content-Length") == "" || !strings.HasPrefix(r.header.Get("Content-Disposition"), "inline; filename") {
 			t.Errorf("%s: %d, %d bytes, %v", name, r.status, len(r.body), r.header)
 		}
+		if policy := r.header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "sandbox;") {
+			t.Errorf("%s: a page from the sandbox may run scripts: %q", name, policy)
+		}
 	}
 	if r := b.call(t, "GET", query("path", "empty.txt"), nil); r.header.Get("Content-Length") != "0" {
 		t.Errorf("an empty file: %v", r.header)
