@@ -56,25 +56,42 @@ func clientServer(t *testing.T, b *bench, around func(http.Handler) http.Handler
 	return srv.URL
 }
 
-// TestClients runs the official clients, unmodified. SHOAL_E2B_JS is a folder whose node_modules has e2b, SHOAL_E2B_PYTHON an
-// interpreter that has it.
+// clientsDir is where test/clients/install puts the clients, unless SHOAL_CLIENTS says another folder.
+func clientsDir(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("SHOAL_CLIENTS")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "..", "build", "clients")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestClients runs the official clients, unmodified.
 func TestClients(t *testing.T) {
-	js, python := os.Getenv("SHOAL_E2B_JS"), os.Getenv("SHOAL_E2B_PYTHON")
-	for name, argv := range map[string][]string{
-		"javascript": {"node", "inside.mjs"}, "python": {python, "inside.py"},
+	dir := clientsDir(t)
+	for name, c := range map[string]struct {
+		needs string
+		argv  []string
+	}{
+		"javascript": {filepath.Join(dir, "node", "node_modules", "e2b"), []string{"node", "inside.mjs"}},
+		"python":     {filepath.Join(dir, "python", "bin", "python"), []string{filepath.Join(dir, "python", "bin", "python"), "inside.py"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name == "javascript" && js == "" || name == "python" && python == "" {
-				t.Skip("needs E2B's client: SHOAL_E2B_JS and SHOAL_E2B_PYTHON say where they are")
+			if _, err := os.Stat(c.needs); err != nil {
+				t.Skipf("needs E2B's client, which test/clients/install DIR puts below DIR (build/clients, or SHOAL_CLIENTS): %v", err)
 			}
 			b := newBench(t)
 			url := clientServer(t, b, recorder(t, name))
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+			cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
 			cmd.Dir = filepath.Join("testdata", "clients")
 			cmd.Env = append(os.Environ(), "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, "E2B_API_KEY=e2b_"+strings.Repeat("0", 40),
-				"CLIENT_ROOT="+js, "CLIENT_HOME="+b.home, "CLIENT_USER="+me())
+				"CLIENT_ROOT="+filepath.Join(dir, "node"), "CLIENT_HOME="+b.home, "CLIENT_USER="+me())
 			out, err := cmd.CombinedOutput()
 			if err != nil || !strings.HasSuffix(string(out), "ok\n") {
 				t.Errorf("%v\n%s", err, out)
