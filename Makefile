@@ -26,7 +26,7 @@ RACE       := ^shoal/(internal/(control|node|guest|httpapi|cli|dialect|httpserve
 
 LDFLAGS    := -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
-.PHONY: help deps build guest test-build precompile demo test unit race e2e test-full fuzz bench check fmt vet arch lint vuln generate \
+.PHONY: help deps build guest clients test-build precompile demo test unit race e2e test-full fuzz bench check fmt vet arch lint vuln generate \
         notices notices-check install uninstall clean
 
 help: ## List the targets.
@@ -84,8 +84,11 @@ race: ## Unit, contract and CLI tests with the race detector.
 	@$(ROOT_ENV); CGO_ENABLED=1 $(GO) test -race -timeout 10m $$($(GO) list ./... | grep -E '$(RACE)')
 	@CGO_ENABLED=1 $(GO) test -race -short -timeout 10m ./internal/store/...
 
-e2e: test-build ## The built program: real server, real sandboxes, a small fault set. Needs root.
+e2e: test-build clients ## The built program: real server, real sandboxes, other vendors' clients, a small fault set. Needs root.
 	@$(ROOT_ENV); $(BINARIES) $(GO) test -p 1 -timeout 12m -count=1 ./test/...
+
+clients: ## Other vendors' clients, pinned, for the tests of the dialects: build/clients. Needs Node 20, npm and Python with venv.
+	@test/clients/install build/clients
 
 test-full: test ## All failpoints, isolation and soak five times, and each fuzz target for ten minutes. Hours.
 	@$(ROOT_ENV); $(BINARIES) SHOAL_TEST_FULL=1 $(GO) test -p 1 -timeout 6h -count=5 ./test/...

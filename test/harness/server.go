@@ -52,7 +52,7 @@ type Server struct {
 // startTimeout bounds the start of a server, and templateTimeout the making of its first template.
 const (
 	startTimeout    = 60 * time.Second
-	templateTimeout = 5 * time.Minute
+	templateTimeout = 8 * time.Minute
 )
 
 // NeedRoot skips a test that needs root, or fails it where root is required.
