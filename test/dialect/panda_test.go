@@ -60,7 +60,7 @@ func testPandaTenants(t *testing.T, e *env) {
 		t.Errorf("open again: %q, want %q", got, want)
 	}
 	for tenant, mine := range map[string]string{"acme": "of acme\n", "globex": ""} {
-		got := tenants("run", tenant, "cd /workspace/repo && ../venv/bin/python main.py; cat /workspace/mine 2>/dev/null || true")
+		got := tenants("run", tenant, "cd /workspace/repo && PYTHONPATH=../packages python3 main.py; cat /workspace/mine 2>/dev/null || true")
 		if want := "hello repo\n" + mine; got != want {
 			t.Errorf("%s has %q, want %q", tenant, got, want)
 		}

@@ -45,8 +45,8 @@ def prepare(sandbox: Sandbox, repository: str, packages: str, package: str) -> s
     sandbox.filesystem.write("/tmp/seed.sh", seed)
     sandbox.exec(f"sh /tmp/seed.sh {repository} {packages}", check=True, timeout_seconds=60)
     sandbox.exec(f"git clone -q {repository} /workspace/repo", check=True, timeout_seconds=60)
-    sandbox.exec("python3 -m venv /workspace/venv", check=True, timeout_seconds=60)
-    sandbox.exec(f"/workspace/venv/bin/pip install -q --no-index --find-links {packages} {package}", check=True, timeout_seconds=60)
+    install = f"python3 -m pip install -q --no-index --find-links {packages} --target /workspace/packages {package}"
+    sandbox.exec(install, check=True, timeout_seconds=60)
     return "made"
 
 
