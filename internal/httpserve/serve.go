@@ -1,6 +1,7 @@
 package httpserve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ const (
 	// maxStreams is how many requests may be under way on one HTTP/2 connection: clients open one connection and follow
 	// hundreds of processes through it.
 	maxStreams = 1000
+	// defaultStall is what Options.Stall is if it is zero.
+	defaultStall = 2 * time.Minute
 )
 
 // Options say what is served and how it ends.
@@ -25,6 +28,9 @@ type Options struct {
 	Logger  *slog.Logger
 	// Grace is how long calls under way may go on when the server is stopped.
 	Grace time.Duration
+	// Stall is how long an HTTP/2 connection may take nothing of what is to be written before it is cut; the default is 2 minutes. Its
+	// streams have deadlines of their own, which can't end one while the connection itself takes nothing.
+	Stall time.Duration
 	// Closing is called when the server is stopped, before the grace: it ends the streams, which would not end by themselves. It
 	// may be nil.
 	Closing func()
@@ -40,7 +46,7 @@ func Serve(ctx context.Context, ln net.Listener, o Options) error {
 		DisableGeneralOptionsHandler: true, // OPTIONS * is answered by nobody else than us.
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		ErrorLog:                     slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
-		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: cmp.Or(o.Stall, defaultStall)},
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(ln) }()
