@@ -36,6 +36,8 @@ const (
 	// same key: who trusts the old one then trusts what is issued until that has ended.
 	lifetime    = 10 * 365 * 24 * time.Hour
 	renewBefore = 365 * 24 * time.Hour
+	// networkBits is how long the prefix of an IPv6 network is.
+	networkBits = 64
 	// skew is how far the clocks of clients may be behind.
 	skew = time.Hour
 )
@@ -124,7 +126,7 @@ func makeCert(key crypto.Signer, names Names, now time.Time) (*x509.Certificate,
 	template := &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{Organization: []string{"Shoal"}, CommonName: "Shoal CA " + shortID(key)},
-		NotBefore:    now.Add(-skew), NotAfter: now.Add(lifetime),
+		NotBefore:    earlier(now.Add(-skew), begun()), NotAfter: now.Add(lifetime),
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true, IsCA: true, MaxPathLen: 0, MaxPathLenZero: true,
 		PermittedDNSDomainsCritical: true, PermittedDNSDomains: permittedDomains(names), PermittedIPRanges: permittedRanges(names),
@@ -135,6 +137,10 @@ func makeCert(key crypto.Signer, names Names, now time.Time) (*x509.Certificate,
 	}
 	return x509.ParseCertificate(der)
 }
+
+// begun is from when on an authority's certificate is good. It is the same for all, and past: one that was made while the machine's
+// clock was ahead would else be refused by every client until that day comes.
+func begun() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 func newSerial() (*big.Int, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
@@ -165,13 +171,15 @@ func permittedDomains(names Names) []string {
 }
 
 // permittedRanges are the addresses that the authority may sign: those that mean something only where the server is, so that
-// moving it within its network changes nothing, and else the server's own.
+// moving it within its network changes nothing, and else the server's own. Of IPv6 that is the whole network that it is in: a machine
+// takes a new address there every day, and clients must not need a new certificate for it.
 func permittedRanges(names Names) []*net.IPNet {
 	ranges := localRanges()
 	for _, ip := range names.Addresses {
 		if !inside(ranges, ip) {
 			bits := 8 * len(canonical(ip))
-			ranges = append(ranges, &net.IPNet{IP: canonical(ip), Mask: net.CIDRMask(bits, bits)})
+			mask := net.CIDRMask(min(bits, networkBits), bits)
+			ranges = append(ranges, &net.IPNet{IP: canonical(ip).Mask(mask), Mask: mask})
 		}
 	}
 	return ranges

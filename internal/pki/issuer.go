@@ -20,6 +20,8 @@ const (
 	// leafLifetime is how long a server's certificate is good for. It is made anew when less than renewLeaf is left of it.
 	leafLifetime = 14 * 24 * time.Hour
 	renewLeaf    = leafLifetime / 3
+	// askAgain is how often it is looked whether the names are still the same.
+	askAgain = time.Minute
 )
 
 // Issuer hands out the certificate of one server, in memory only: the key is made with it and never kept.
@@ -30,9 +32,12 @@ type Issuer struct {
 
 	mu      sync.Mutex
 	current *tls.Certificate
+	// asked is when names was asked last.
+	asked time.Time
 }
 
-// Issuer returns an issuer of certificates for names, which is asked each time one is made: addresses change.
+// Issuer returns an issuer of certificates for names, which is asked once a minute at most: addresses change, and the next client
+// gets a certificate with those that there are now.
 func (a *Authority) Issuer(names func() Names, clock core.Clock) *Issuer {
 	return &Issuer{authority: a, names: names, clock: clock}
 }
@@ -42,9 +47,10 @@ func (i *Issuer) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := i.clock.Now()
-	if i.current != nil && i.current.Leaf.NotAfter.Sub(now) > renewLeaf && !i.current.Leaf.NotBefore.After(now) {
+	if i.current != nil && i.current.Leaf.NotAfter.Sub(now) > renewLeaf && !i.current.Leaf.NotBefore.After(now) && i.stillCalled(now) {
 		return i.current, nil
 	}
+	i.asked = now
 	fresh, err := i.issue(now)
 	if err != nil && i.current != nil && i.current.Leaf.NotAfter.After(now) {
 		return i.current, nil // It will be tried again with the next connection, for days.
@@ -54,6 +60,15 @@ func (i *Issuer) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	}
 	i.current = fresh
 	return fresh, nil
+}
+
+// stillCalled reports whether the current certificate names the addresses that there are. It is under mu.
+func (i *Issuer) stillCalled(now time.Time) bool {
+	if passed := now.Sub(i.asked); passed >= 0 && passed < askAgain {
+		return true
+	}
+	i.asked = now
+	return slices.EqualFunc(i.current.Leaf.IPAddresses, addresses(i.authority.cert, i.names().Addresses), net.IP.Equal)
 }
 
 // issue makes a certificate and its key.

@@ -205,13 +205,51 @@ func TestIssuerAsksForNames(t *testing.T) {
 	i := a.Issuer(func() pki.Names { return names }, c)
 	leaf(t, i)
 	names = domain("shoal.test", "10.0.0.2", "198.51.100.7")
-	c.advance(12 * day)
+	c.advance(2 * time.Minute)
 	cert := leaf(t, i)
+	if again := leaf(t, i); !again.Equal(cert) {
+		t.Error("it is made anew for each client")
+	}
 	if err := verify(t, a.PEM(), cert, "10.0.0.2", c.Now()); err != nil {
 		t.Error(err)
 	}
 	if verify(t, a.PEM(), cert, "10.0.0.1", c.Now()) == nil || verify(t, a.PEM(), cert, "198.51.100.7", c.Now()) == nil {
 		t.Error("it names what it should not")
+	}
+}
+
+// TestClockWasAhead: an authority that was made while the clock was wrong serves once it is right.
+func TestClockWasAhead(t *testing.T) {
+	names := domain("shoal.test")
+	c := &clock{now: start().Add(3 * 365 * day)}
+	dir := t.TempDir()
+	a := open(t, dir, names, c.Now())
+	i := issuer(a, names, c)
+	leaf(t, i)
+	c.advance(-3 * 365 * day)
+	if err := verify(t, a.PEM(), leaf(t, i), "shoal.test", c.Now()); err != nil {
+		t.Error(err)
+	}
+	if open(t, dir, names, c.Now()).Renewed() {
+		t.Error("clients need another one")
+	}
+}
+
+// TestNewAddressInNetwork: a machine gets new IPv6 addresses in its network all the time, for which no client needs to be told anything.
+func TestNewAddressInNetwork(t *testing.T) {
+	dir := t.TempDir()
+	old := open(t, dir, domain("shoal.test", "2001:db8::a:b:c:1"), start())
+	names := domain("shoal.test", "2001:db8::d:e:f:2")
+	again := open(t, dir, names, start())
+	if again.Renewed() {
+		t.Fatal("there is a new certificate")
+	}
+	cert := leaf(t, issuer(again, names, &clock{now: start()}))
+	if err := verify(t, old.PEM(), cert, "2001:db8::d:e:f:2", start()); err != nil {
+		t.Error(err)
+	}
+	if !open(t, dir, domain("shoal.test", "2001:db8:0:1::1"), start()).Renewed() {
+		t.Error("it is good for another network too")
 	}
 }
 
