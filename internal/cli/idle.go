@@ -52,7 +52,7 @@ func (i *idleFlags) update(req *shoal.UpdateSandboxRequest) error {
 // endOf is when a sandbox ends if nobody uses it any more: by its ttl, or before that by its idle rule. It is zero if never.
 func endOf(sb shoal.Sandbox) time.Time {
 	end := sb.ExpiresAt
-	if sb.IdleSeconds > 0 {
+	if sb.IdleSeconds > 0 && !sb.ActiveAt.IsZero() { // else it is being created, which is use
 		idle := sb.ActiveAt.Add(time.Duration(sb.IdleSeconds * float64(time.Second)))
 		if end.IsZero() || idle.Before(end) {
 			end = idle
@@ -66,6 +66,9 @@ func idleText(sb shoal.Sandbox) string {
 	if sb.IdleSeconds == 0 {
 		return ""
 	}
-	return sb.OnIdle + " after " + duration(time.Duration(sb.IdleSeconds*float64(time.Second))) +
-		" without use; last used " + sb.ActiveAt.Local().Format(time.DateTime)
+	text := sb.OnIdle + " after " + duration(time.Duration(sb.IdleSeconds*float64(time.Second))) + " without use"
+	if !sb.ActiveAt.IsZero() {
+		text += "; last used " + sb.ActiveAt.Local().Format(time.DateTime)
+	}
+	return text
 }
