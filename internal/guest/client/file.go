@@ -92,9 +92,13 @@ func fileOf(info wire.FileInfo) (core.FileInfo, error) {
 	if info.Size < 0 || info.UID < 0 || info.GID < 0 {
 		return core.FileInfo{}, fmt.Errorf("%w: a file with impossible figures", wire.ErrMalformed)
 	}
+	// However few files a page has, what a caller makes of it must stay small.
+	if tooLong(info.Path) || tooLong(info.Target) || info.Final != nil && tooLong(info.Final.Path) {
+		return core.FileInfo{}, fmt.Errorf("%w: an impossible path", wire.ErrMalformed)
+	}
 	f := core.FileInfo{
 		Name: name, Path: string(info.Path), Type: core.FileType(info.Type), Size: info.Size, Mode: info.Mode & 0o7777,
-		UID: info.UID, GID: info.GID, Owner: info.Owner, Group: info.Group, MTime: info.MTime.UTC(), Target: string(info.Target),
+		UID: info.UID, GID: info.GID, Owner: nameOf(info.Owner), Group: nameOf(info.Group), MTime: info.MTime.UTC(), Target: string(info.Target),
 	}
 	if !knownType(f.Type) {
 		return core.FileInfo{}, fmt.Errorf("%w: an unknown type of file", wire.ErrMalformed)
@@ -106,6 +110,22 @@ func fileOf(info wire.FileInfo) (core.FileInfo, error) {
 		}
 	}
 	return f, nil
+}
+
+// maxResolved bounds a path that an agent tells, which it may have made of two others: no kernel takes a longer one.
+const maxResolved = 3 * 4096
+
+func tooLong(path wire.Bytes) bool { return len(path) > maxResolved }
+
+// maxUserName bounds the name of a user or group.
+const maxUserName = 256
+
+// nameOf leaves a name out that is too long to be one: a user can write what it likes into /etc/passwd, and the number says it too.
+func nameOf(name string) string {
+	if len(name) > maxUserName {
+		return ""
+	}
+	return name
 }
 
 func knownType(t core.FileType) bool {

@@ -200,6 +200,10 @@ func TestHostileWalks(t *testing.T) {
 	}
 	link := file("/d/l", "l")
 	link.Type, link.Final = "symlink", &wire.FinalFile{Path: "x", Type: "file"}
+	long := strings.Repeat("/d", 10_000)
+	longTarget, longEnd := file("/d/l", "l"), file("/d/l", "l")
+	longTarget.Type, longTarget.Target = "symlink", wire.Bytes(long)
+	longEnd.Type, longEnd.Final = "symlink", &wire.FinalFile{Path: wire.Bytes(long), Type: "file"}
 	notLink := file("/d/l", "l")
 	notLink.Final = &wire.FinalFile{Path: "/x", Type: "file"}
 	for name, text := range map[string]string{
@@ -211,12 +215,25 @@ func TestHostileWalks(t *testing.T) {
 		"another name":    page(false, file("/d/n", "m")),
 		"relative link":   page(false, link),
 		"no link":         page(false, notLink),
+		"long path":       page(false, file("/d/z"+long+"/z", "z")),
+		"long target":     page(false, longTarget),
+		"long end":        page(false, longEnd),
 	} {
 		c := hostile(t, answer(t, frame{wire.FrameReply, text}))
-		_, _, err := c.Walk(t.Context(), "/d", core.WalkOptions{Depth: 1, After: "/d/m", Limit: 2})
+		after := "/d/m"
+		if strings.HasPrefix(name, "long") || strings.HasSuffix(name, "link") {
+			after = ""
+		}
+		_, _, err := c.Walk(t.Context(), "/d", core.WalkOptions{Depth: 1, After: after, Limit: 2})
 		if !core.IsCode(err, core.CodeUnavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	owned := file("/d/a", "a")
+	owned.Owner, owned.Group = strings.Repeat("u", 1<<10), "staff"
+	c := hostile(t, answer(t, frame{wire.FrameReply, page(false, owned)}))
+	if list, _, err := c.Walk(t.Context(), "/d", core.WalkOptions{Depth: 1, Limit: 2}); err != nil || list[0].Owner != "" || list[0].Group != "staff" {
+		t.Errorf("a long name of a user: %d files, %v", len(list), err)
 	}
 	for _, text := range []string{`{}`, `{"path":"x","user":"u"}`, `{"path":"/x"}`, `{"path":"/x\u0000","user":"u"}`} {
 		c := hostile(t, answer(t, frame{wire.FrameReply, text}))

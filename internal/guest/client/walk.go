@@ -9,9 +9,6 @@ import (
 	"shoal/internal/guest/wire"
 )
 
-// maxResolved bounds a path that an agent made of another: no kernel takes a longer one.
-const maxResolved = 3 * 4096
-
 // Resolve returns what a user means by a path; see core.Guest. An agent of before version 2 answers unsupported.
 func (c *Client) Resolve(ctx context.Context, path, user string) (core.Place, error) {
 	var reply wire.ResolveReply
@@ -20,7 +17,7 @@ func (c *Client) Resolve(ctx context.Context, path, user string) (core.Place, er
 		return core.Place{}, err
 	}
 	p := core.Place{Path: string(reply.Path), User: reply.User}
-	if !strings.HasPrefix(p.Path, "/") || len(p.Path) > maxResolved || strings.ContainsRune(p.Path, 0) || p.User == "" || len(p.User) > 256 {
+	if !strings.HasPrefix(p.Path, "/") || len(p.Path) > maxResolved || strings.ContainsRune(p.Path, 0) || p.User == "" || len(p.User) > maxUserName {
 		return core.Place{}, unreachable(ctx, fmt.Errorf("%w: an impossible path", wire.ErrMalformed))
 	}
 	return p, nil

@@ -18,7 +18,9 @@ const (
 	maxPath = 4096
 	// maxEntries bounds what one listing returns.
 	maxEntries = 100_000
-	walkPage   = 1000
+	// maxListed bounds the bytes of their names: a tree can have little but long paths.
+	maxListed = 16 << 20
+	walkPage  = 1000
 )
 
 // filesystem is the service filesystem.Filesystem.
@@ -202,12 +204,15 @@ func (s *filesystem) list(ctx context.Context, r *connect.Request[filesystempb.L
 		return err
 	}
 	opts := core.WalkOptions{Depth: int(max(r.Msg.GetDepth(), 1)), Limit: walkPage}
-	for total := 0; ; {
+	for total, size := 0, 0; ; {
 		page, more, err := f.guest.Walk(ctx, place.Path, opts)
 		if err != nil {
 			return f.listError(ctx, place.Path, err)
 		}
 		for _, info := range page {
+			if size += namesOf(info); size > maxListed {
+				return core.Invalid("depth", "the names of what is there come to more than %d MiB: list the tree in parts, with a smaller depth", maxListed>>20)
+			}
 			add(info)
 			opts.After = info.Path
 		}
@@ -218,6 +223,15 @@ func (s *filesystem) list(ctx context.Context, r *connect.Request[filesystempb.L
 			return core.Invalid("depth", "there are more than %d entries: list the tree in parts, with a smaller depth", maxEntries)
 		}
 	}
+}
+
+// namesOf is how many bytes the names of a file take.
+func namesOf(info core.FileInfo) int {
+	n := len(info.Name) + len(info.Path) + len(info.Target) + len(info.Owner) + len(info.Group)
+	if info.Final != nil {
+		n += len(info.Final.Path)
+	}
+	return n
 }
 
 // listError tells a circle of links, which is the files' state, from a path that is wrong.

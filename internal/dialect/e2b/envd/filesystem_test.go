@@ -276,3 +276,29 @@ func TestWatching(t *testing.T) {
 		}
 	}
 }
+
+// TestListDirOfLongNames: a listing is bounded by what its names come to, too.
+func TestListDirOfLongNames(t *testing.T) {
+	b := newBench(t)
+	b.plant(t, "few/", "many/")
+	target := strings.Repeat("/long", 800)
+	for i := range 5000 {
+		b.link(t, target, fmt.Sprintf("many/%d", i))
+		if i < 100 {
+			b.link(t, target, fmt.Sprintf("few/%d", i))
+		}
+	}
+	list := func(path string) (int, error) {
+		r, err := b.filesystem().ListDir(t.Context(), connect.NewRequest(&filesystempb.ListDirRequest{Path: path, Depth: 1}))
+		if err != nil {
+			return 0, err
+		}
+		return len(r.Msg.GetEntries()), nil
+	}
+	if n, err := list("few"); err != nil || n != 100 {
+		t.Errorf("few: %d, %v", n, err)
+	}
+	if n, err := list("many"); connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "smaller depth") {
+		t.Errorf("many: %d, %v", n, err)
+	}
+}
