@@ -109,13 +109,35 @@ func TestIndexes(t *testing.T) {
 		"SELECT id FROM sandbox WHERE state = 'deleted' AND operation = '' AND deleted_at < 1":                                   "sandbox_by_deletion",
 		"SELECT id FROM exec WHERE sandbox = 'a' AND outcome = '' ORDER BY started_at, id":                                       "exec_running",
 		"SELECT id FROM exec WHERE sandbox = 'a' AND (started_at, id) < (1, 'a') ORDER BY started_at DESC, id DESC LIMIT 9":      "exec_by_start",
+		"SELECT id FROM exec WHERE sandbox = 'a' AND tag = 'b' AND tag <> '' AND outcome = '' ORDER BY started_at DESC, id DESC": "exec_running_by_tag",
+		"SELECT id FROM exec WHERE sandbox = 'a' AND tag = 'b' AND tag <> '' ORDER BY started_at DESC, id DESC LIMIT 1":          "exec_by_tag",
+		"SELECT id FROM exec WHERE sandbox = 'a' AND outcome = '' ORDER BY started_at DESC, id DESC LIMIT 9":                     "exec_running",
+		"SELECT id FROM sandbox WHERE tenant = 'a' AND state <> 'deleted' ORDER BY created_at ASC, id ASC LIMIT 9":               "sandbox_by_tenant",
 		"SELECT seq FROM event WHERE tenant = 'a' AND seq > 1 AND sandbox = 'b' AND sandbox <> '' ORDER BY seq LIMIT 9":          "event_by_sandbox",
-		"SELECT id FROM api_key WHERE hash = 'a'":                                                                                "sqlite_autoindex_api_key_2",
+		"SELECT id FROM api_key WHERE hash = 'a'": "sqlite_autoindex_api_key_2",
 	} {
 		err := s.View(t.Context(), func(r store.Reader) error {
 			plan, err := many(r.(*reader), scanPlan, "EXPLAIN QUERY PLAN "+query)
 			if all := strings.Join(plan, "; "); !strings.Contains(all+" ", want+" ") {
 				t.Errorf("%s\nuses %q, want the index %s", query, all, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFindByPIDIsCheap holds that the query, as it is, finds a process id without reading the sandbox's other records.
+func TestFindByPIDIsCheap(t *testing.T) {
+	s := openHere(t, Config{})
+	for _, by := range []store.ExecKey{{PID: 7}, {PID: 7, Tag: "web"}} {
+		query, args := findByPID("a", by)
+		err := s.View(t.Context(), func(r store.Reader) error {
+			plan, err := many(r.(*reader), scanPlan, "EXPLAIN QUERY PLAN "+query, args...)
+			if all := strings.Join(plan, "; "); !strings.Contains(all, "exec_by_pid (sandbox=? AND pid=?)") {
+				t.Errorf("%+v uses %q", by, all)
 			}
 			return err
 		})
