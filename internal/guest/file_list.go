@@ -41,7 +41,19 @@ func (c *session) listFiles(q wire.ListFilesRequest) (wire.ListFilesReply, error
 			return wire.ListFilesReply{}, err
 		}
 	}
+	reply.Files, reply.More = fitting(reply.Files)
 	return reply, nil
+}
+
+// fitting returns as many files as a frame has room for, one at least, and whether there are more.
+func fitting(list []wire.FileInfo) (_ []wire.FileInfo, more bool) {
+	size := 0
+	for i := range list {
+		if size += sizeOf(&list[i]); size > maxWalkBytes && i > 0 {
+			return list[:i], true
+		}
+	}
+	return list, false
 }
 
 // describe appends what there is to say of a directory's entries, except of those that have gone.

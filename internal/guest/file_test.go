@@ -189,6 +189,31 @@ func TestListPages(t *testing.T) {
 	}
 }
 
+// TestListLongNames: a page whose names are too much for one frame is whole all the same.
+func TestListLongNames(t *testing.T) {
+	a := startAgent(t, guest.Config{}, client.Config{})
+	part := strings.Repeat("d", 250)
+	dir := filepath.Join(t.TempDir(), part, part, part)
+	var want []string
+	for i := range 700 {
+		want = append(want, fmt.Sprintf("%0250d", i))
+	}
+	plant(t, dir, want...)
+	for _, limit := range []int{1000, 700, 600} {
+		list, err := a.client.ListFiles(t.Context(), dir, "", limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range list {
+			got = append(got, f.Name)
+		}
+		if diff := cmp.Diff(want[:min(limit, len(want))], got); diff != "" {
+			t.Errorf("limit %d: %s", limit, diff)
+		}
+	}
+}
+
 func TestWriteKeepsAndReplaces(t *testing.T) {
 	a := startAgent(t, guest.Config{}, client.Config{})
 	dir := t.TempDir()

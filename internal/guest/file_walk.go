@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxWalkBytes bounds what a page of a walk may come to as JSON, in which a byte takes six at most.
+	// maxWalkBytes bounds what a page of a walk, or of a directory, may come to as JSON, in which a byte takes six at most.
 	maxWalkBytes = wire.MaxPayload / 2
 	jsonSwell    = 6
 	// fileBytes is what a file takes without its names.
@@ -139,19 +139,25 @@ func (w *walker) add(full, name string, st fs.FileInfo) bool {
 	}
 	i := fileInfo(full, st, &w.names)
 	i.Name = wire.Bytes(name)
-	size := len(i.Name) + len(i.Path) + len(i.Target) + len(i.Owner) + len(i.Group)
 	if st.Mode().Type() == fs.ModeSymlink {
-		if i.Final = finalOf(full); i.Final != nil {
-			size += len(i.Final.Path)
-		}
+		i.Final = finalOf(full)
 	}
-	size = size*jsonSwell + fileBytes
+	size := sizeOf(&i)
 	if w.size+size > maxWalkBytes && len(w.reply.Files) > 0 {
 		return false
 	}
 	w.size += size
 	w.reply.Files = append(w.reply.Files, i)
 	return true
+}
+
+// sizeOf is what a file comes to as JSON at most.
+func sizeOf(i *wire.FileInfo) int {
+	size := len(i.Name) + len(i.Path) + len(i.Target) + len(i.Owner) + len(i.Group)
+	if i.Final != nil {
+		size += len(i.Final.Path)
+	}
+	return size*jsonSwell + fileBytes
 }
 
 // finalOf returns what a link leads to; nil if it leads nowhere, or in a circle.

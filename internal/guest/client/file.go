@@ -37,15 +37,31 @@ func (c *Client) ListFiles(ctx context.Context, path, after string, limit int) (
 	if limit <= 0 || limit > maxListFiles {
 		return nil, core.Invalid("limit", "a limit is 1 to %d", maxListFiles)
 	}
+	list := []core.FileInfo{}
+	for more := true; more && len(list) < limit; {
+		page, cut, err := c.listPage(ctx, path, after, limit-len(list))
+		if err != nil {
+			return nil, err
+		}
+		if more = cut; len(page) > 0 {
+			after = page[len(page)-1].Name
+		}
+		list = append(list, page...)
+	}
+	return list, nil
+}
+
+// listPage asks for a page of a directory once. An agent cuts one that is too large for a frame, and says so.
+func (c *Client) listPage(ctx context.Context, path, after string, limit int) (list []core.FileInfo, cut bool, err error) {
 	var reply wire.ListFilesReply
 	req := wire.ListFilesRequest{Path: wire.Bytes(path), After: wire.Bytes(after), Limit: limit}
 	if err := c.do(ctx, call{op: wire.OpListFiles, args: req, reply: &reply, again: true}); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if len(reply.Files) > limit {
-		return nil, unreachable(ctx, fmt.Errorf("%w: %d files, asked for %d", wire.ErrMalformed, len(reply.Files), limit))
+	if len(reply.Files) > limit || reply.More && len(reply.Files) == 0 {
+		return nil, false, unreachable(ctx, fmt.Errorf("%w: a page of %d files, asked for %d", wire.ErrMalformed, len(reply.Files), limit))
 	}
-	list := make([]core.FileInfo, 0, len(reply.Files))
+	list = make([]core.FileInfo, 0, len(reply.Files))
 	for _, info := range reply.Files {
 		f, err := fileOf(info)
 		// Pages go on after the last name, so an order that does not rise would never end.
@@ -53,12 +69,12 @@ func (c *Client) ListFiles(ctx context.Context, path, after string, limit int) (
 			err = fmt.Errorf("%w: names out of order", wire.ErrMalformed)
 		}
 		if err != nil {
-			return nil, unreachable(ctx, err)
+			return nil, false, unreachable(ctx, err)
 		}
 		after = f.Name
 		list = append(list, f)
 	}
-	return list, nil
+	return list, reply.More, nil
 }
 
 // Mkdir makes a directory, owned by opts.User or the default user, with mode opts.Mode or 0755. With Parents an existing

@@ -229,9 +229,13 @@ func TestHostileWalks(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	c := hostile(t, answer(t, frame{wire.FrameReply, `{"files":[],"more":true}`}))
+	if _, err := c.ListFiles(t.Context(), "/d", "", 10); !core.IsCode(err, core.CodeUnavailable) {
+		t.Errorf("an endless directory: %v", err)
+	}
 	owned := file("/d/a", "a")
 	owned.Owner, owned.Group = strings.Repeat("u", 1<<10), "staff"
-	c := hostile(t, answer(t, frame{wire.FrameReply, page(false, owned)}))
+	c = hostile(t, answer(t, frame{wire.FrameReply, page(false, owned)}))
 	if list, _, err := c.Walk(t.Context(), "/d", core.WalkOptions{Depth: 1, Limit: 2}); err != nil || list[0].Owner != "" || list[0].Group != "staff" {
 		t.Errorf("a long name of a user: %d files, %v", len(list), err)
 	}

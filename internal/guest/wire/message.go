@@ -161,6 +161,8 @@ type ListFilesRequest struct {
 // ListFilesReply is one page of a directory.
 type ListFilesReply struct {
 	Files []FileInfo `json:"files"`
+	// More says that the page was cut for its size and goes on after its last file. It is since version 2.
+	More bool `json:"more,omitempty"`
 }
 
 // ReadRequest reads a file from Offset, at most Length bytes; a negative Length means to the end.
