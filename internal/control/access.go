@@ -40,7 +40,8 @@ func (a *access) start(ctx context.Context) error {
 	}
 	key, err := hex.DecodeString(text)
 	if err != nil || len(key) != sha256.Size {
-		return core.Wrap(core.CodeDataLoss, err, "the database's key of access tokens is damaged")
+		return core.Wrap(core.CodeDataLoss, err, "the database's key of access tokens is damaged: restore the database from a backup, or delete the setting %s in it, and all access tokens become others",
+			accessKeySetting)
 	}
 	a.key = key
 	return nil
