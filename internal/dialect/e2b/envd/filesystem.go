@@ -19,7 +19,7 @@ const (
 	// maxEntries bounds what one listing returns.
 	maxEntries = 100_000
 	// maxListed bounds the bytes of their names: a tree can have little but long paths.
-	maxListed = 16 << 20
+	maxListed = 32 << 20
 	walkPage  = 1000
 )
 

@@ -282,7 +282,7 @@ func TestListDirOfLongNames(t *testing.T) {
 	b := newBench(t)
 	b.plant(t, "few/", "many/")
 	target := strings.Repeat("/long", 800)
-	for i := range 5000 {
+	for i := range 9000 {
 		b.link(t, target, fmt.Sprintf("many/%d", i))
 		if i < 100 {
 			b.link(t, target, fmt.Sprintf("few/%d", i))
