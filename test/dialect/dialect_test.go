@@ -31,12 +31,17 @@ type env struct {
 	clients string
 }
 
+// serverSettings are the environment of the one server.
+func serverSettings() []string {
+	return []string{"SHOAL_TEMPLATES_BOOTSTRAP=minimal,base", "SHOAL_DOMAIN=" + domain, "SHOAL_TLS_LISTEN=127.0.0.1:0"}
+}
+
 // TestClients runs the parts one after the other on one server. `-run TestClients/panda` runs one dialect's.
 func TestClients(t *testing.T) {
 	harness.NeedRoot(t)
 	e := &env{clients: installClients(t)}
 	// Whoever works on a dialect names a directory to keep the template in: the build takes longer than the tests.
-	e.Server = harness.Start(t, harness.Options{Dir: os.Getenv("SHOAL_TEST_DATA_DIR"), Env: []string{"SHOAL_TEMPLATES_BOOTSTRAP=minimal,base"}})
+	e.Server = harness.Start(t, harness.Options{Dir: os.Getenv("SHOAL_TEST_DATA_DIR"), Env: serverSettings()})
 	e.WaitTemplate("base")
 	for _, part := range []struct {
 		name string
@@ -44,6 +49,7 @@ func TestClients(t *testing.T) {
 	}{
 		{"base", testBase},
 		{"panda", testPanda},
+		{"e2b", testE2B},
 	} {
 		t.Run(part.name, func(t *testing.T) { part.run(t, e) })
 	}
@@ -97,6 +103,10 @@ type program struct {
 	stdin string
 	// env is all of its environment but PATH and a HOME in which there is nothing.
 	env []string
+	// names lets it find the server's domain; nil for a program that needs no names.
+	names *names
+	// terminal gives it one, at which stdin is typed.
+	terminal bool
 }
 
 // run runs a program to its end, which must be a success, and returns its output.
@@ -115,6 +125,13 @@ func (e *env) try(t *testing.T, p program) (string, error) {
 	cmd := e.command(t, p)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
+	if p.terminal {
+		done := atTerminal(t, cmd, p.stdin)
+		defer done()
+	}
+	if p.names != nil {
+		p.names.wrap(cmd)
+	}
 	if err := cmd.Run(); err != nil {
 		return out.String() + errs.String(), err
 	}
@@ -150,6 +167,9 @@ func (e *env) interpreter(t *testing.T, file string) string {
 // where they are.
 func (e *env) source(t *testing.T, file string) string {
 	t.Helper()
+	if strings.HasPrefix(file, "node_modules/") {
+		return filepath.Join(e.clients, "node", file)
+	}
 	path, err := filepath.Abs(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)

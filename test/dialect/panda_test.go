@@ -55,7 +55,7 @@ func testPandaTenants(t *testing.T, e *env) {
 	}
 	tenants("run", "acme", "echo of acme >/workspace/mine")
 	e.Kill()
-	e.Restart(harness.Options{Env: []string{"SHOAL_TEMPLATES_BOOTSTRAP=minimal,base"}})
+	e.Restart(harness.Options{Env: serverSettings()})
 	if got, want := tenants("open", "acme", "/srv/git/repo.git", "/srv/packages", "greeting"), "found acme True running\n"; got != want {
 		t.Errorf("open again: %q, want %q", got, want)
 	}

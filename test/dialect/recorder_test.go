@@ -22,6 +22,8 @@ type recorder struct {
 	url string
 	// keep are the headers that are written down.
 	keep []string
+	// clean takes out of a request what is another in every run; nil for nothing.
+	clean func(*http.Request, []byte) (*http.Request, []byte)
 
 	mu   sync.Mutex
 	text strings.Builder
@@ -51,7 +53,11 @@ func record(t *testing.T, target string, keep ...string) *recorder {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		r.note(hr, body)
+		if r.clean != nil {
+			r.note(r.clean(hr, body))
+		} else {
+			r.note(hr, body)
+		}
 		hr.Body = io.NopCloser(bytes.NewReader(body))
 		proxy.ServeHTTP(w, hr)
 	}))
@@ -70,7 +76,7 @@ func (r *recorder) note(hr *http.Request, body []byte) {
 			if scheme, _, ok := strings.Cut(v, " "); ok && name == "Authorization" {
 				v = scheme + " KEY"
 			}
-			fmt.Fprintf(&r.text, "%s: %s\n", name, v)
+			fmt.Fprintf(&r.text, "%s: %s\n", name, r.named(v))
 		}
 	}
 	if slices.Contains(hr.TransferEncoding, "chunked") {
