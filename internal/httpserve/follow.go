@@ -35,7 +35,9 @@ func Follow(
 		case errors.Is(err, io.EOF):
 			return nil
 		case err == nil:
-			err = send(m)
+			if err = send(m); err == nil && m.Kind == core.ExecEnded {
+				return nil // it is the last one: what befalls the stream now concerns nobody
+			}
 		}
 		if err != nil {
 			return err
