@@ -67,7 +67,7 @@ func (c *Call) report(r *http.Request, name string, cfg Config, w *httpserve.Rep
 			attrs = append(attrs, slog.String(key, value))
 		}
 	}
-	add("operation", c.Operation)
+	add("operation", printable(c.Operation))
 	add("code", string(c.code))
 	if c.err != nil {
 		add("err", c.err.Error())

@@ -1,7 +1,6 @@
 package panda
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -40,7 +39,7 @@ type failure struct {
 // never taken for the whole.
 func (a *adapter) fail(w http.ResponseWriter, r *http.Request, err error) {
 	call := dialect.CallOf(r.Context())
-	shown := call.Failed(a.atTheEnd(err))
+	shown := call.Failed(dialect.AtTheEnd(a.cfg.Closing, err))
 	if httpserve.Sent(w) {
 		panic(http.ErrAbortHandler)
 	}
@@ -54,15 +53,6 @@ func (a *adapter) fail(w http.ResponseWriter, r *http.Request, err error) {
 // fail answers with an error of which nothing more is known, in the vendor's form.
 func fail(w http.ResponseWriter, r *http.Request, e *core.Error) {
 	writeFailure(w, dialect.CallOf(r.Context()), statusOf(e), e)
-}
-
-// atTheEnd says why a call ends that the server's own end cut short.
-func (a *adapter) atTheEnd(err error) error {
-	canceled := core.IsCode(err, core.CodeCanceled) || errors.Is(err, context.Canceled)
-	if canceled && a.cfg.Closing.Err() != nil {
-		return core.Wrap(core.CodeUnavailable, err, "the server is shutting down; what was started goes on")
-	}
-	return err
 }
 
 func writeFailure(w http.ResponseWriter, call *dialect.Call, status int, e *core.Error) {

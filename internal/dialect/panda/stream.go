@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"shoal/internal/core"
+	"shoal/internal/dialect"
 	"shoal/internal/httpserve"
 )
 
@@ -44,7 +45,7 @@ func (a *adapter) streamExec(w http.ResponseWriter, r *request) error {
 		err = core.Errorf(core.CodeUnavailable, "lost: the output ended before the command's end was known; it may still be running")
 	}
 	if err != nil {
-		return e.failed(harmless(r.Failed(a.atTheEnd(err)).Message, true))
+		return e.failed(harmless(r.Failed(dialect.AtTheEnd(a.cfg.Closing, err)).Message, true))
 	}
 	return nil
 }
@@ -89,14 +90,19 @@ func (e *events) message(m core.ExecMessage) error {
 	return nil
 }
 
-// chunk sends a piece of output, unless there is nothing to show yet.
+// chunk sends a piece of output, unless there is nothing to show yet. What was gathered can be long, and its JSON six times as long: it
+// goes out in events of a bounded size, so that a client that is slow doesn't make the server keep more.
 func (e *events) chunk(name string, text []byte) error {
-	if len(text) == 0 {
-		return nil
+	for len(text) > 0 {
+		n := wholePiece(text)
+		e.buf = append(append(append(e.buf[:0], "event: "...), name...), "\ndata: {\"chunk\":\""...)
+		e.buf = append(appendText(e.buf, text[:n]), "\"}\n\n"...)
+		if err := e.put(e.buf); err != nil {
+			return err
+		}
+		text = text[n:]
 	}
-	e.buf = append(append(append(e.buf[:0], "event: "...), name...), "\ndata: {\"chunk\":\""...)
-	e.buf = append(appendText(e.buf, text), "\"}\n\n"...)
-	return e.put(e.buf)
+	return nil
 }
 
 // end sends what is held back of the output, then the outcome.

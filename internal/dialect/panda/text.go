@@ -50,16 +50,21 @@ func appendUnit(dst []byte, u rune) []byte {
 func writeText(out *bufio.Writer, data []byte) {
 	var buf []byte
 	for len(data) > 0 {
-		n := len(data)
-		if n > pieceSize {
-			n = pieceSize - unfinished(data[:pieceSize])
-		}
+		n := wholePiece(data)
 		buf = appendText(buf[:0], data[:n])
 		if _, err := out.Write(buf); err != nil {
 			return
 		}
 		data = data[n:]
 	}
+}
+
+// wholePiece is how much of data, which is not empty, is encoded at a time: it ends with a whole character.
+func wholePiece(data []byte) int {
+	if len(data) <= pieceSize {
+		return len(data)
+	}
+	return pieceSize - unfinished(data[:pieceSize])
 }
 
 // unfinished is how many bytes at the end of data are the beginning of a character: 0 to 3.

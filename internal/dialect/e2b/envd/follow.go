@@ -30,9 +30,9 @@ type view struct {
 
 // follow tells a caller that the process has started, then its output, and how it ended. It closes the view's stream.
 func (h *handler) follow(ctx context.Context, v *view) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(h.closing, func() { cancel(errClosing()) })() //nolint:contextcheck // Two contexts end this call.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(h.closing, cancel)() //nolint:contextcheck // Two contexts end this call.
 	if err := v.send(startEvent(v.exec)); err != nil {
 		_ = v.stream.Close() // what could fail has no effect on the process
 		return err
