@@ -25,17 +25,19 @@ func aboutUser(err error, user string) error {
 	return err
 }
 
-// public returns what the caller may see of an error, and notes it for the log.
-func (h *handler) public(ctx context.Context, err error) *core.Error {
-	e := dialect.CallOf(ctx).Failed(err)
-	if e.Code == core.CodeCanceled && h.closing.Err() != nil {
-		return errClosing()
+// outside turns an error of finding the sandbox itself into what clients take for its end. It was there when the call was let in: that it is gone
+// by now must not look as if a file or a process in it were missing.
+func outside(err error) error {
+	var e *core.Error
+	if errors.As(err, &e) && e.Field == "" && (e.Code == core.CodeNotFound || e.Code == core.CodeConflict) {
+		return &core.Error{Code: core.CodeUnavailable, Message: "the sandbox is not running any more: " + e.Message, Err: e}
 	}
-	return e
+	return err
 }
 
-func errClosing() *core.Error {
-	return core.Errorf(core.CodeUnavailable, "the server is shutting down; what was started goes on")
+// public returns what the caller may see of an error, and notes it for the log.
+func (h *handler) public(ctx context.Context, err error) *core.Error {
+	return dialect.CallOf(ctx).Failed(dialect.AtTheEnd(h.closing, err))
 }
 
 // rpcError returns an error in the form of the Connect protocol.

@@ -38,7 +38,7 @@ type files struct {
 func (h *handler) filesOf(ctx context.Context, user string) (files, error) {
 	t := target(ctx)
 	guest, err := h.control.Files(ctx, t.Principal, t.ref())
-	return files{guest, user}, err
+	return files{guest, user}, outside(err)
 }
 
 // callFiles is filesOf for a call of the service: its user comes by basic authorization.

@@ -37,7 +37,7 @@ func (s *processes) eachRunning(ctx context.Context, f func(core.Exec)) error {
 	for page := (store.Page{Limit: listPage}); ; {
 		list, next, err := s.control.ListExecs(ctx, t.Principal, t.ref(), store.ExecFilter{Running: true}, page)
 		if err != nil {
-			return err
+			return outside(err)
 		}
 		for _, e := range list {
 			// What ended a moment ago may still be on record as running until the guest agent is asked.

@@ -1,9 +1,13 @@
 package envd
 
 import (
+	"context"
+	"errors"
+	"io"
 	"net/http"
 	"time"
 
+	"shoal/internal/dialect/e2b/envd/processpb"
 	"shoal/internal/httpserve"
 )
 
@@ -45,3 +49,43 @@ func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // done leaves a limit for what the server itself still sends.
 func (p *patient) done() { _ = httpserve.Extend(p.set, p.stall) }
+
+// steady is a request's body of which every part must come within a time. Unlike httpserve.Upload it leaves no limit standing between
+// parts, since who reads it may stop before its end and then answer for as long as a process runs. Once a part has not come in time, what
+// is left is given no more.
+type steady struct {
+	io.ReadCloser
+	set   func(time.Time) error
+	stall time.Duration
+}
+
+// Read reads the next part.
+func (s *steady) Read(p []byte) (int, error) {
+	if err := httpserve.Extend(s.set, s.stall); err != nil {
+		return 0, err
+	}
+	n, err := s.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return n, err
+	}
+	if limitErr := httpserve.Extend(s.set, 0); limitErr != nil {
+		err = limitErr
+	}
+	return n, err
+}
+
+// withSteadyBody gives who calls a service a limit for each part of what is sent. What goes to a process as it is typed may be silent for
+// long, so it only ends when closing does.
+func withSteadyBody(next http.Handler, stall time.Duration, closing context.Context) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		set := http.NewResponseController(w).SetReadDeadline
+		if r.URL.Path == processpb.ProcessStreamInputProcedure {
+			defer context.AfterFunc(closing, func() { _ = set(time.Now()) })() //nolint:contextcheck // It is the server's life, not the call's.
+			next.ServeHTTP(w, r)
+			return
+		}
+		r = r.WithContext(r.Context()) // a copy
+		r.Body = &steady{r.Body, set, stall}
+		next.ServeHTTP(w, r)
+	})
+}

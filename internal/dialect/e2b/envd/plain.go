@@ -130,14 +130,14 @@ func (h *handler) metrics(w *answer, r *http.Request) error {
 	t := target(r.Context())
 	before, err := h.control.Metrics(r.Context(), t.Principal, t.ref())
 	if err != nil {
-		return err
+		return outside(err)
 	}
 	if err := wait(r.Context(), cpuSample); err != nil {
 		return err
 	}
 	m, err := h.control.Metrics(r.Context(), t.Principal, t.ref())
 	if err != nil {
-		return err
+		return outside(err)
 	}
 	body := metricsBody{
 		Timestamp: m.At.Unix(), CPUCount: t.Sandbox.Resources.VCPUs, MemTotal: m.MemoryLimitBytes, MemUsed: m.MemoryBytes,

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 
 	"shoal/internal/core"
@@ -365,6 +366,26 @@ func TestErrors(t *testing.T) {
 	b.closing()
 	b.fail["Files"] = core.Errorf(core.CodeUnavailable, "closing")
 	b.call(t, "GET", query("path", "f"), nil).failed(t, "closing", 503, "closing")
+}
+
+// TestSandboxGone: what is asked of a sandbox that ends meanwhile is not answered as if a file, or every process, were missing.
+func TestSandboxGone(t *testing.T) {
+	for _, gone := range []error{core.Errorf(core.CodeNotFound, "no such sandbox"), core.Errorf(core.CodeConflict, "the sandbox is failed: out of memory")} {
+		b := newBench(t)
+		for _, method := range []string{"Files", "Exec", "ListExecs", "Metrics"} {
+			b.fail[method] = gone
+		}
+		b.call(t, "GET", query("path", "f"), nil).failed(t, "read", 502, "not running any more")
+		b.call(t, "GET", "/metrics", nil).failed(t, "metrics", 502, "not running any more")
+		for path, body := range map[string]string{"filesystem.Filesystem/Stat": `{"path":"/f"}`, "filesystem.Filesystem/Remove": `{"path":"/f"}`, "process.Process/List": "{}"} {
+			if r := b.call(t, "POST", "/"+path, strings.NewReader(body), "Content-Type", "application/json"); r.status != 503 || !strings.Contains(r.body, `"code":"unavailable"`) {
+				t.Errorf("%s: %d %s", path, r.status, r.body)
+			}
+		}
+		if r := b.run(t, shell("true")); connect.CodeOf(r.err) != connect.CodeUnavailable {
+			t.Errorf("start: %v", r.err)
+		}
+	}
 }
 
 // TestOrigins: pages of any origin may call, with any header.

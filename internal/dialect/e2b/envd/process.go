@@ -88,7 +88,7 @@ func (s *processes) workdir(ctx context.Context, t Target, dir, user string) (st
 	}
 	guest, err := s.control.Files(ctx, t.Principal, t.ref())
 	if err != nil {
-		return "", err
+		return "", outside(err)
 	}
 	place, err := guest.Resolve(ctx, dir, user)
 	if err != nil {
@@ -112,7 +112,7 @@ func startError(err error, user string) error {
 	if errors.As(err, &e) && e.Code == core.CodeDenied && (e.Field == "cmd" || e.Field == "cwd") {
 		return &core.Error{Code: core.CodeInvalid, Field: e.Field, Message: e.Message, Err: e.Err}
 	}
-	return aboutUser(err, user)
+	return aboutUser(outside(err), user)
 }
 
 // Connect follows a process from now on. One that has ended not long ago tells how.

@@ -2,8 +2,11 @@ package envd_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -75,4 +78,46 @@ func TestStuckClient(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Outcome != core.OutcomeRunning {
 		t.Errorf("%+v, %v", list, err)
 	}
+}
+
+// sendHalf sends a request of which half never comes, and returns what is read until the server hangs up.
+func sendHalf(t *testing.T, url, head, half string) string {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "POST "+head+"\r\nHost: localhost\r\n\r\n"+half); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := io.ReadAll(conn)
+	if err != nil {
+		t.Errorf("%s: %v", head, err)
+	}
+	return string(reply)
+}
+
+// TestHalfARequest: a client that doesn't send what it has begun is dropped; one that follows a process's input, once the server ends.
+func TestHalfARequest(t *testing.T) {
+	f := newFake(t)
+	closing, stop := context.WithCancel(t.Context())
+	h := envd.New(envd.Config{Control: f, Closing: closing, Stall: 50 * time.Millisecond})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(envd.WithTarget(r.Context(), envd.Target{Principal: acme, Sandbox: box()})))
+	}))
+	defer srv.Close()
+	for _, head := range []string{
+		"/filesystem.Filesystem/Stat HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 99",
+		"/process.Process/Start HTTP/1.1\r\nContent-Type: application/connect+json\r\nContent-Length: 99",
+	} {
+		sendHalf(t, srv.URL, head, "\x00\x00\x00\x00\x50{")
+	}
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); stop() }()
+	sendHalf(t, srv.URL, "/process.Process/StreamInput HTTP/1.1\r\nContent-Type: application/connect+json\r\nTransfer-Encoding: chunked", "")
+	<-stopped
 }
