@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +27,7 @@ const (
 type request struct {
 	*http.Request
 	principal control.Principal
+	query     url.Values
 }
 
 // call answers a request. What it returns is answered in E2B's form.
@@ -36,24 +39,26 @@ func (a *adapter) routes() *http.ServeMux {
 	for pattern, c := range map[string]struct {
 		operation string
 		call      call
+		// query are the parameters that it takes.
+		query []string
 	}{
-		"POST /sandboxes":                 {"sandboxes.create", a.createV1},
-		"POST /v2/sandboxes":              {"sandboxes.create", a.createV2},
-		"GET /sandboxes":                  {"sandboxes.list", a.listV1},
-		"GET /v2/sandboxes":               {"sandboxes.list", a.listV2},
-		"GET /sandboxes/{id}":             {"sandboxes.get", a.getSandbox},
-		"DELETE /sandboxes/{id}":          {"sandboxes.kill", a.killSandbox},
-		"POST /sandboxes/{id}/timeout":    {"sandboxes.timeout", a.setTimeout},
-		"POST /sandboxes/{id}/connect":    {"sandboxes.connect", a.connectV1},
-		"POST /v2/sandboxes/{id}/connect": {"sandboxes.connect", a.connectV2},
-		"POST /sandboxes/{id}/refreshes":  {"sandboxes.refresh", a.refresh},
-		"GET /sandboxes/{id}/metrics":     {"sandboxes.metrics", a.sandboxMetrics},
-		"GET /templates":                  {"templates.list", a.listTemplates},
-		"GET /v2/templates":               {"templates.list", a.listTemplates},
-		"GET /templates/{id}":             {"templates.get", a.getTemplate},
-		"GET /templates/{id}/{alias}":     {"templates.alias", a.getAlias},
+		"POST /sandboxes":                 {"sandboxes.create", a.createV1, nil},
+		"POST /v2/sandboxes":              {"sandboxes.create", a.createV2, nil},
+		"GET /sandboxes":                  {"sandboxes.list", a.listV1, []string{"metadata"}},
+		"GET /v2/sandboxes":               {"sandboxes.list", a.listV2, []string{"metadata", "state", "startedAfter", "template", "order", "limit", "nextToken"}},
+		"GET /sandboxes/{id}":             {"sandboxes.get", a.getSandbox, nil},
+		"DELETE /sandboxes/{id}":          {"sandboxes.kill", a.killSandbox, nil},
+		"POST /sandboxes/{id}/timeout":    {"sandboxes.timeout", a.setTimeout, nil},
+		"POST /sandboxes/{id}/connect":    {"sandboxes.connect", a.connectV1, nil},
+		"POST /v2/sandboxes/{id}/connect": {"sandboxes.connect", a.connectV2, nil},
+		"POST /sandboxes/{id}/refreshes":  {"sandboxes.refresh", a.refresh, nil},
+		"GET /sandboxes/{id}/metrics":     {"sandboxes.metrics", a.sandboxMetrics, []string{"start", "end"}},
+		"GET /templates":                  {"templates.list", a.listTemplates, []string{"teamID"}},
+		"GET /v2/templates":               {"templates.list", a.listTemplates, []string{"teamID", "limit", "nextToken"}},
+		"GET /templates/{id}":             {"templates.get", a.getTemplate, []string{"limit", "nextToken"}},
+		"GET /templates/{id}/{alias}":     {"templates.alias", a.getAlias, nil},
 	} {
-		mux.Handle(pattern, a.known(c.operation, c.call))
+		mux.Handle(pattern, a.known(c.operation, onlyQuery(c.query, c.call)))
 	}
 	for pattern, l := range later {
 		mux.Handle(pattern, a.known(l.operation, a.notYet(l)))
@@ -74,7 +79,7 @@ func (a *adapter) known(operation string, c call) http.Handler {
 		p, err := a.Gate.Admit(r.Context(), r.RemoteAddr, apiKey(r.Header))
 		if err == nil {
 			call.Principal = p
-			err = c(w, request{r, p})
+			err = c(w, request{Request: r, principal: p})
 		}
 		switch {
 		case err == nil:
@@ -121,16 +126,20 @@ func decode(w http.ResponseWriter, r request, out any) error {
 	return jsonbody.Decode(b.Bytes(), out, jsonbody.Options{NullIsAbsent: true}) //nolint:wrapcheck // Its errors are made for the edge.
 }
 
-// onlyQuery refuses query parameters other than the known ones by name.
-func onlyQuery(r request, known ...string) error {
-	for name := range r.URL.Query() {
-		found := false
-		for _, k := range known {
-			found = found || k == name
+// onlyQuery refuses what a call's query has beside the known parameters, by name: none is taken and ignored.
+func onlyQuery(known []string, c call) call {
+	return func(w http.ResponseWriter, r request) (err error) {
+		if r.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+			return core.Invalid("query", "the query can't be read: it has a broken %% escape or a semicolon")
 		}
-		if !found {
-			return core.Invalid(clip(name), "unknown query parameter %q", clip(name))
+		for name, values := range r.query {
+			if !slices.Contains(known, name) {
+				return core.Invalid(clip(name), "unknown query parameter %q", clip(name))
+			}
+			if len(values) > 1 && name != "state" {
+				return core.Invalid(name, "%s is given more than once", name)
+			}
 		}
+		return c(w, r)
 	}
-	return nil
 }

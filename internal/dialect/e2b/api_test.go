@@ -166,11 +166,78 @@ func TestTemplates(t *testing.T) {
 		t.Errorf("%d %s", alias.StatusCode, alias.body)
 	}
 	for path, status := range map[string]int{
-		"/templates/none": 404, "/templates/a%2Fb": 404, "/templates/aliases/none": 404, "/templates?teamID=other": 403, "/templates?x=1": 400, "/v2/templates?nextToken=1": 400,
+		"/templates/none": 404, "/templates/a%2Fb": 404, "/templates/aliases/none": 404, "/templates?teamID=other": 403, "/templates?x=1": 400, "/v2/templates?nextToken=x": 400, "/v2/templates?limit=0": 400,
+		"/templates?limit=1": 400, "/templates/base?nextToken=-1": 400,
 	} {
 		if r := w.call(http.MethodGet, path, ""); r.StatusCode != status {
 			t.Errorf("%s: %d %s", path, r.StatusCode, r.body)
 		}
+	}
+}
+
+// TestTemplatePages: a page has as many as were asked for, and says where the next begins.
+func TestTemplatePages(t *testing.T) {
+	w := newWorld(t, domain)
+	first := w.call(http.MethodGet, "/v2/templates?limit=1", "")
+	token := first.Header.Get("X-Next-Token")
+	if got := decoded[[]templateBody](w, first, 200); len(got) != 1 || got[0].Names[0] != "base" || token == "" {
+		t.Errorf("%+v, then %q", got, token)
+	}
+	last := w.call(http.MethodGet, "/v2/templates?limit=1&nextToken="+token, "")
+	if got := decoded[[]templateBody](w, last, 200); len(got) != 1 || got[0].Names[0] != "mine" || last.Header.Get("X-Next-Token") != "" {
+		t.Errorf("%+v, then %q", got, last.Header.Get("X-Next-Token"))
+	}
+	var one struct {
+		templateBody
+		Builds []buildBody `json:"builds"`
+	}
+	builds := w.call(http.MethodGet, "/templates/base?limit=1", "")
+	if one = decoded[struct {
+		templateBody
+		Builds []buildBody `json:"builds"`
+	}](w, builds, 200); len(one.Builds) != 1 || one.BuildCount != 2 || builds.Header.Get("X-Next-Token") != "1" {
+		t.Errorf("%+v, then %q", one, builds.Header.Get("X-Next-Token"))
+	}
+}
+
+// TestCurrentTemplate: the id that stands for a name is one that a sandbox can be created from, if there is any.
+func TestCurrentTemplate(t *testing.T) {
+	failed, ready, old := core.Template{ID: "t3", State: core.TemplateFailed}, core.Template{ID: "t2", State: core.TemplateReady}, core.Template{ID: "t1", State: core.TemplateReady}
+	if got := current([]core.Template{failed, ready, old}); got.ID != "t2" {
+		t.Errorf("after a build that failed: %s", got.ID)
+	}
+	if got := current([]core.Template{failed}); got.ID != "t3" {
+		t.Errorf("of none that is ready: %s", got.ID)
+	}
+}
+
+// TestQueriesAreRead: what a query asks for is done or refused, never passed over.
+func TestQueriesAreRead(t *testing.T) {
+	w := newWorld(t, domain)
+	id := w.create(`{"templateID":"base"}`).SandboxID
+	for _, call := range []string{
+		"GET /v2/sandboxes?state=%zz", "GET /v2/sandboxes?state=running;limit=1", "GET /v2/sandboxes?limit=1&limit=2", "GET /sandboxes?state=running",
+		"GET /sandboxes/" + id + "?x=1", "POST /v2/sandboxes?timeout=5", "POST /sandboxes/" + id + "/timeout?timeout=5", "GET /sandboxes/" + id + "/metrics?step=1",
+		"GET /templates/aliases/base?x=1", "DELETE /sandboxes/" + id + "?force=true",
+	} {
+		method, path, _ := strings.Cut(call, " ")
+		if r := w.call(method, path, `{"templateID":"base","timeout":5}`); r.StatusCode != 400 {
+			t.Errorf("%s: %d %s", call, r.StatusCode, r.body)
+		}
+	}
+	if r := w.call(http.MethodGet, "/v2/sandboxes?state=running&state=paused", ""); r.StatusCode != 200 {
+		t.Errorf("two states: %d %s", r.StatusCode, r.body)
+	}
+}
+
+// TestServerEnds: a call that the server's own end cuts short may have been carried out, and is not the caller's fault.
+func TestServerEnds(t *testing.T) {
+	w := newWorld(t, domain)
+	w.control.fail["CreateSandbox"] = core.Errorf(core.CodeCanceled, "the call was canceled")
+	w.stop()
+	r := w.call(http.MethodPost, "/v2/sandboxes", `{"templateID":"base"}`)
+	if r.StatusCode != 503 || r.Header.Get("Should-Retry") != "false" || !strings.Contains(r.body, "shutting down") {
+		t.Errorf("%d %v %s", r.StatusCode, r.Header, r.body)
 	}
 }
 

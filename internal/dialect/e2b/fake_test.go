@@ -210,14 +210,17 @@ type world struct {
 	*testing.T
 	control *fakeControl
 	handler http.Handler
+	// stop says that the server is about to end.
+	stop context.CancelFunc
 }
 
 func newWorld(t *testing.T, domain string) *world {
 	t.Helper()
 	f := &fakeControl{fail: map[string]error{}}
+	closing, stop := context.WithCancel(t.Context())
 	a := newAdapter(dialect.Config{
 		Control: f, Gate: dialect.NewGate(f, httpserve.NewStrangers(), httpserve.NewRates(1e6, 1e6)), Logger: slog.New(slog.DiscardHandler),
-		Templates: map[string]string{"code-interpreter-v1": "base"}, Domain: domain, Closing: t.Context(),
+		Templates: map[string]string{"code-interpreter-v1": "base"}, Domain: domain, Closing: closing,
 	})
 	envd := a.inside.envd
 	a.inside.envd = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -227,7 +230,7 @@ func newWorld(t *testing.T, domain string) *world {
 		}
 		fmt.Fprint(w, "inside") // there are no files and processes in a record
 	})
-	return &world{t, f, a.handler()}
+	return &world{t, f, a.handler(), stop}
 }
 
 // reply is what came back.

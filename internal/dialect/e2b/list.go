@@ -20,10 +20,7 @@ const (
 
 // listV1 is the list without pages, as older clients know it: everything that runs.
 func (a *adapter) listV1(w http.ResponseWriter, r request) error {
-	if err := onlyQuery(r, "metadata"); err != nil {
-		return err
-	}
-	labels, err := parseMetadata(r.URL.Query().Get("metadata"))
+	labels, err := parseMetadata(r.query.Get("metadata"))
 	if err != nil {
 		return err
 	}
@@ -48,10 +45,7 @@ func alive() []core.State { return []core.State{core.StateRunning} }
 
 // listV2 is the list with filters and pages.
 func (a *adapter) listV2(w http.ResponseWriter, r request) error {
-	if err := onlyQuery(r, "metadata", "state", "startedAfter", "template", "order", "limit", "nextToken"); err != nil {
-		return err
-	}
-	filter, page, none, err := a.listQuery(r.URL.Query())
+	filter, page, none, err := a.listQuery(r.query)
 	if err != nil {
 		return err
 	}
@@ -74,7 +68,7 @@ func (a *adapter) listV2(w http.ResponseWriter, r request) error {
 
 // listQuery reads the filters of a list. none says that nothing can match: it asks for paused sandboxes only, and there are none.
 func (a *adapter) listQuery(q url.Values) (f store.SandboxFilter, page store.Page, none bool, err error) {
-	f.States, page.Limit, page.Cursor = alive(), maxPage, q.Get("nextToken")
+	f.States, page.Cursor = alive(), q.Get("nextToken")
 	if f.Labels, err = parseMetadata(q.Get("metadata")); err != nil {
 		return f, page, false, err
 	}
@@ -107,11 +101,39 @@ func (a *adapter) listQuery(q url.Values) (f store.SandboxFilter, page store.Pag
 	default:
 		return f, page, false, core.Invalid("order", "order: %q is neither asc nor desc", clip(order))
 	}
-	if text := q.Get("limit"); text != "" {
-		page.Limit, err = strconv.Atoi(text)
-		if err != nil || page.Limit < 1 || page.Limit > maxPage {
-			return f, page, false, core.Invalid("limit", "limit is 1 to %d", maxPage)
+	page.Limit, err = limitOf(q)
+	return f, page, none, err
+}
+
+// limitOf is how many things a page has.
+func limitOf(q url.Values) (int, error) {
+	text := q.Get("limit")
+	if text == "" {
+		return maxPage, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxPage {
+		return 0, core.Invalid("limit", "limit is 1 to %d", maxPage)
+	}
+	return n, nil
+}
+
+// pageOf cuts a page out of things that are all at hand. Its token is how many came before.
+func pageOf[T any](w http.ResponseWriter, q url.Values, all []T) ([]T, error) {
+	limit, err := limitOf(q)
+	if err != nil {
+		return nil, err
+	}
+	from := 0
+	if text := q.Get("nextToken"); text != "" {
+		if from, err = strconv.Atoi(text); err != nil || from < 0 {
+			return nil, core.Invalid("nextToken", "nextToken is not one of a page before")
 		}
 	}
-	return f, page, none, nil
+	from = min(from, len(all))
+	to := min(from+limit, len(all))
+	if to < len(all) {
+		w.Header().Set("X-Next-Token", strconv.Itoa(to))
+	}
+	return all[from:to], nil
 }

@@ -3,6 +3,7 @@ package e2b
 import (
 	"net/http"
 	"slices"
+	"strings"
 
 	"shoal/internal/core"
 	"shoal/internal/dialect/e2b/envd"
@@ -68,19 +69,17 @@ func (a *adapter) templates(r request) ([][]core.Template, error) {
 }
 
 func (a *adapter) listTemplates(w http.ResponseWriter, r request) error {
-	if err := onlyQuery(r, "teamID", "limit", "nextToken"); err != nil {
-		return err
-	}
-	q := r.URL.Query()
-	if team := q.Get("teamID"); team != "" && team != string(r.principal.Tenant) {
+	if team := r.query.Get("teamID"); team != "" && team != string(r.principal.Tenant) {
 		return core.Errorf(core.CodeDenied, "the key belongs to another team than %q", clip(team))
-	}
-	if q.Get("nextToken") != "" {
-		return core.Invalid("nextToken", "nextToken is not one of a page before: templates come in one page")
 	}
 	groups, err := a.templates(r)
 	if err != nil {
 		return err
+	}
+	if strings.HasPrefix(r.URL.Path, "/v2/") { // older clients know no pages
+		if groups, err = pageOf(w, r.query, groups); err != nil {
+			return err
+		}
 	}
 	out := []templateBody{}
 	for _, versions := range groups {
@@ -111,9 +110,6 @@ func (a *adapter) findTemplate(r request, ref string) ([]core.Template, error) {
 }
 
 func (a *adapter) getTemplate(w http.ResponseWriter, r request) error {
-	if err := onlyQuery(r, "limit"); err != nil {
-		return err
-	}
 	versions, err := a.findTemplate(r, r.PathValue("id"))
 	if err != nil {
 		return err
@@ -123,7 +119,11 @@ func (a *adapter) getTemplate(w http.ResponseWriter, r request) error {
 		Builds []buildBody `json:"builds"`
 	}{templateBody: a.templateBody(versions)}
 	size := a.Control.Limits().Default
-	for _, t := range versions {
+	page, err := pageOf(w, r.query, versions)
+	if err != nil {
+		return err
+	}
+	for _, t := range page {
 		b := buildBody{
 			BuildID: string(t.ID), Status: buildStatus(t.State), CreatedAt: rfc3339(t.CreatedAt), UpdatedAt: rfc3339(t.CreatedAt),
 			CPUCount: cpuCount(size), MemoryMB: size.MemoryBytes >> 20, DiskSizeMB: size.DiskBytes >> 20, EnvdVersion: envd.Version,
@@ -148,12 +148,23 @@ func (a *adapter) getAlias(w http.ResponseWriter, r request) error {
 	return writeJSON(w, http.StatusOK, struct {
 		TemplateID string `json:"templateID"`
 		Public     bool   `json:"public"`
-	}{string(versions[0].ID), versions[0].Visibility == core.VisibilityPublic})
+	}{string(current(versions).ID), current(versions).Visibility == core.VisibilityPublic})
 }
 
-// templateBody tells of the newest version of a template. Sandboxes of any template get the server's default size.
+// current is the version of a template that its name means to who creates a sandbox: the newest that is ready, as an id of one that isn't
+// would be of no use. Without any it is the newest.
+func current(versions []core.Template) core.Template {
+	for _, t := range versions {
+		if t.State == core.TemplateReady {
+			return t
+		}
+	}
+	return versions[0]
+}
+
+// templateBody tells of the current version of a template. Sandboxes of any template get the server's default size.
 func (a *adapter) templateBody(versions []core.Template) templateBody {
-	t, size := versions[0], a.Control.Limits().Default
+	t, size := current(versions), a.Control.Limits().Default
 	names := []string{t.Name}
 	for vendor, ours := range a.Templates {
 		if ours == t.Name && vendor != t.Name {
