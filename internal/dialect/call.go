@@ -43,10 +43,10 @@ func (c *Call) Failed(err error) *core.Error {
 	return shown
 }
 
-// AtTheEnd says of a call that was cut short why, if it was the server's own end that did it: closing is Config.Closing. Any other error it
-// returns as it is.
-func AtTheEnd(closing context.Context, err error) error {
-	if closing.Err() != nil && (core.IsCode(err, core.CodeCanceled) || errors.Is(err, context.Canceled)) {
+// AtTheEnd says of a call that was cut short why, if it was the server's own end that did it: closing says that Config.Closing has ended. Any
+// other error it returns as it is.
+func AtTheEnd(closing bool, err error) error {
+	if closing && (core.IsCode(err, core.CodeCanceled) || errors.Is(err, context.Canceled)) {
 		return core.Wrap(core.CodeUnavailable, err, "the server is shutting down; what was started goes on")
 	}
 	return err

@@ -49,7 +49,7 @@ func statusOf(e *core.Error) int {
 
 // fail answers with an error and notes it for the log.
 func (a *adapter) fail(w http.ResponseWriter, r *http.Request, err error) {
-	shown := dialect.CallOf(r.Context()).Failed(dialect.AtTheEnd(a.Closing, err))
+	shown := dialect.CallOf(r.Context()).Failed(dialect.AtTheEnd(a.Closing.Err() != nil, err))
 	writeError(w, statusOf(shown), shown)
 }
 

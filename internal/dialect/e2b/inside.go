@@ -68,7 +68,7 @@ func (s *inside) probe(w http.ResponseWriter, r *http.Request, at place) {
 
 // refuse answers with an error in the form that clients of the inside read, and notes it for the log.
 func (s *inside) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	shown := dialect.CallOf(r.Context()).Failed(dialect.AtTheEnd(s.Closing, err))
+	shown := dialect.CallOf(r.Context()).Failed(dialect.AtTheEnd(s.Closing.Err() != nil, err))
 	setRetry(w.Header(), statusOf(shown), shown)
 	envd.Refuse(w, r, statusOf(shown), shown)
 }

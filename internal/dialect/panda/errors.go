@@ -39,7 +39,7 @@ type failure struct {
 // never taken for the whole.
 func (a *adapter) fail(w http.ResponseWriter, r *http.Request, err error) {
 	call := dialect.CallOf(r.Context())
-	shown := call.Failed(dialect.AtTheEnd(a.cfg.Closing, err))
+	shown := call.Failed(dialect.AtTheEnd(a.cfg.Closing.Err() != nil, err))
 	if httpserve.Sent(w) {
 		panic(http.ErrAbortHandler)
 	}

@@ -45,7 +45,7 @@ func (a *adapter) streamExec(w http.ResponseWriter, r *request) error {
 		err = core.Errorf(core.CodeUnavailable, "lost: the output ended before the command's end was known; it may still be running")
 	}
 	if err != nil {
-		return e.failed(harmless(r.Failed(dialect.AtTheEnd(a.cfg.Closing, err)).Message, true))
+		return e.failed(harmless(r.Failed(dialect.AtTheEnd(a.cfg.Closing.Err() != nil, err)).Message, true))
 	}
 	return nil
 }

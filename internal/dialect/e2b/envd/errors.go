@@ -37,7 +37,7 @@ func outside(err error) error {
 
 // public returns what the caller may see of an error, and notes it for the log.
 func (h *handler) public(ctx context.Context, err error) *core.Error {
-	return dialect.CallOf(ctx).Failed(dialect.AtTheEnd(h.closing, err))
+	return dialect.CallOf(ctx).Failed(dialect.AtTheEnd(h.closing.Err() != nil, err))
 }
 
 // rpcError returns an error in the form of the Connect protocol.

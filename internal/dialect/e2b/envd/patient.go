@@ -74,18 +74,18 @@ func (s *steady) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// withSteadyBody gives who calls a service a limit for each part of what is sent. What goes to a process as it is typed may be silent for
+// steadily gives who calls a service a limit for each part of what is sent. What goes to a process as it is typed may be silent for
 // long, so it only ends when closing does.
-func withSteadyBody(next http.Handler, stall time.Duration, closing context.Context) http.Handler {
+func (h *handler) steadily(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		set := http.NewResponseController(w).SetReadDeadline
 		if r.URL.Path == processpb.ProcessStreamInputProcedure {
-			defer context.AfterFunc(closing, func() { _ = set(time.Now()) })() //nolint:contextcheck // It is the server's life, not the call's.
+			defer context.AfterFunc(h.closing, func() { _ = set(time.Now()) })() //nolint:contextcheck // It is the server's life, not the call's.
 			next.ServeHTTP(w, r)
 			return
 		}
-		r = r.WithContext(r.Context()) // a copy
-		r.Body = &steady{r.Body, set, stall}
-		next.ServeHTTP(w, r)
+		copied := *r
+		copied.Body = &steady{r.Body, set, h.stall}
+		next.ServeHTTP(w, &copied)
 	})
 }
