@@ -21,6 +21,8 @@ const (
 	// maxStreams is how many requests may be under way on one HTTP/2 connection: clients open one connection and follow
 	// hundreds of processes through it.
 	maxStreams = 1000
+	// lastWait is how long handlers are waited for whose connections were given up and whose contexts have ended.
+	lastWait = 10 * time.Second
 	// defaultStall is what Options.Stall is if it is zero.
 	defaultStall = 2 * time.Minute
 )
@@ -49,13 +51,16 @@ func hurryUnread(next http.Handler) http.Handler {
 	})
 }
 
-// Serve answers requests on ln until ctx ends, then has the streams ended, gives other calls grace to finish, and returns nil.
+// Serve answers requests on ln until ctx ends, then has the streams ended, gives other calls grace to finish, and returns nil. When it
+// returns no handler runs any more, unless one has not ended lastWait after it was told to.
 func Serve(ctx context.Context, ln net.Listener, o Options) error {
+	running := newHandlers(hurryUnread(o.Handler))
+	defer running.wait(lastWait) // after their contexts have ended
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	// There is no ReadTimeout or WriteTimeout, which would cut long streams: bodies and writes have rolling deadlines.
 	server := &http.Server{
-		Handler: hurryUnread(o.Handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: running, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		DisableGeneralOptionsHandler: true, // OPTIONS * is answered by nobody else than us.
 		BaseContext:                  func(net.Listener) context.Context { return base },
 		ErrorLog:                     slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
