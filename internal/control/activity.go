@@ -25,6 +25,8 @@ type activity struct {
 	by map[core.SandboxID]*use
 	// reading makes those who read a rule from the store take turns, so that the last to write to memory has read last.
 	reading sync.Mutex
+	// recording makes those who write to the record take turns, so that memory never says more than is on record.
+	recording sync.Mutex
 }
 
 // use is the use of one sandbox. All but paying is under activity.mu.
@@ -162,6 +164,8 @@ func (a *activity) pay(ctx context.Context, id core.SandboxID, u *use) error {
 // record writes for each sandbox that it is used until a grain from now. If that fails the sandbox is served all the same, and
 // might after a kill end too early: the log says so.
 func (a *activity) record(ctx context.Context, uses map[core.SandboxID]*use) {
+	a.recording.Lock()
+	defer a.recording.Unlock()
 	until := map[core.SandboxID]time.Time{}
 	a.mu.Lock()
 	for id, u := range uses {
