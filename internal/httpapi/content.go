@@ -73,7 +73,7 @@ func (a fileAPI) sendWhole(w http.ResponseWriter, info core.FileInfo, content io
 func (a fileAPI) sendRange(w http.ResponseWriter, want byteRange, info core.FileInfo, content io.Reader) error {
 	if want.from >= info.Size {
 		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", info.Size))
-		return &statusError{http.StatusRequestedRangeNotSatisfiable, core.Invalid("Range", "the file has %d bytes", info.Size)}
+		return httpserve.WithStatus(http.StatusRequestedRangeNotSatisfiable, core.Invalid("Range", "the file has %d bytes", info.Size))
 	}
 	length := info.Size - want.from
 	if want.length >= 0 {

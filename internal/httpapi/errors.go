@@ -13,18 +13,6 @@ import (
 	"shoal/internal/httpserve"
 )
 
-// statusError is an error whose status HTTP itself prescribes, such as 405, instead of the code's.
-type statusError struct {
-	status int
-	err    *core.Error
-}
-
-// Error returns the error's text.
-func (e *statusError) Error() string { return e.err.Error() }
-
-// Unwrap returns the error with its code.
-func (e *statusError) Unwrap() error { return e.err }
-
 // fail answers with an error and keeps its cause for the log. If the reply has begun, it cuts the connection, so that a
 // part is never taken for the whole.
 func (a *API) fail(w http.ResponseWriter, r *request, err error) {
@@ -34,9 +22,8 @@ func (a *API) fail(w http.ResponseWriter, r *request, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	status := statusOf(e.Code)
-	var fixed *statusError
-	if errors.As(err, &fixed) {
-		status = fixed.status
+	if fixed, ok := httpserve.FixedStatus(err); ok {
+		status = fixed
 	}
 	body := a.encodeError(r, e)
 	if body.RetryAfter > 0 {
@@ -120,8 +107,8 @@ func (a *API) unknown(w http.ResponseWriter, hr *http.Request) {
 		return
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	a.fail(w, r, &statusError{http.StatusMethodNotAllowed, core.Invalid("method",
-		"this path takes %s only", strings.Join(allowed, ", "))})
+	a.fail(w, r, httpserve.WithStatus(http.StatusMethodNotAllowed, core.Invalid("method",
+		"this path takes %s only", strings.Join(allowed, ", "))))
 }
 
 // abort says why a stream that has begun ends, in its own form.

@@ -8,6 +8,7 @@ import (
 
 	"shoal/api"
 	"shoal/internal/core"
+	"shoal/internal/httpserve"
 )
 
 func (a execAPI) cancelExec(w http.ResponseWriter, r *request) error {
@@ -56,7 +57,7 @@ func (a execAPI) writeExecStdin(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	if isBinary(r.Request) {
-		data, err := readBody(w, r, a.options.Stall)
+		data, err := httpserve.ReadBody(w, r.Request, maxBody, a.options.Stall)
 		if err != nil {
 			return err
 		}

@@ -3,11 +3,9 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"mime"
 	"net/http"
-	"time"
 	"unicode/utf8"
 
 	"shoal/internal/core"
@@ -15,44 +13,21 @@ import (
 	"shoal/internal/httpserve/jsonbody"
 )
 
-const (
-	// maxBody bounds a JSON request.
-	maxBody = 1 << 20
-	// bodyTimeout is how long a client may take to send a JSON request.
-	bodyTimeout = 30 * time.Second
-)
+// maxBody bounds a JSON request.
+const maxBody = 1 << 20
 
 // decodeBody reads a JSON request into out, a pointer to a struct of package api, and accepts nothing that it would not
 // keep: unknown, misspelt or repeated fields, null, broken UTF-8 and data after the end are refused by name.
 func decodeBody(w http.ResponseWriter, r *request, out any) error {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" {
-		return &statusError{http.StatusUnsupportedMediaType, core.Invalid("Content-Type", "send the body as application/json")}
+		return httpserve.WithStatus(http.StatusUnsupportedMediaType, core.Invalid("Content-Type", "send the body as application/json"))
 	}
-	data, err := readBody(w, r, bodyTimeout)
+	data, err := httpserve.ReadBody(w, r.Request, maxBody, httpserve.BodyTimeout)
 	if err != nil {
 		return err
 	}
 	return decodeJSON(data, out)
-}
-
-// readBody reads a bounded body, which must come within the time.
-func readBody(w http.ResponseWriter, r *request, within time.Duration) ([]byte, error) {
-	rc := http.NewResponseController(w)
-	if err := httpserve.Extend(rc.SetReadDeadline, within); err != nil {
-		return nil, err
-	}
-	// As large as it says it is, so that nothing is copied while it grows.
-	var b bytes.Buffer
-	b.Grow(int(min(max(r.ContentLength, 0), maxBody)) + bytes.MinRead)
-	if _, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return nil, &statusError{http.StatusRequestEntityTooLarge, core.Invalid("body", "the body has at most %d bytes", maxBody)}
-		}
-		return nil, core.Wrap(core.CodeInvalid, err, "the body was cut off")
-	}
-	// A deadline left standing would end the request's context when it passes.
-	return b.Bytes(), httpserve.Extend(rc.SetReadDeadline, 0)
 }
 
 // isBinary reports whether a request's body is bytes and not JSON.

@@ -11,6 +11,7 @@ import (
 
 	"shoal/api"
 	"shoal/internal/core"
+	"shoal/internal/httpserve"
 	"shoal/internal/httpserve/jsonbody"
 )
 
@@ -74,8 +75,7 @@ func TestDecodeBodyLimit(t *testing.T) {
 	r.Header.Set("Content-Type", "application/json")
 	var body api.CreateExecRequest
 	err := decodeBody(httptest.NewRecorder(), r, &body)
-	fixed, ok := err.(*statusError) //nolint:errorlint // It must be exactly one.
-	if !ok || fixed.status != http.StatusRequestEntityTooLarge {
+	if status, ok := httpserve.FixedStatus(err); !ok || status != http.StatusRequestEntityTooLarge {
 		t.Errorf("got %v, want 413", err)
 	}
 }

@@ -2,12 +2,10 @@ package e2b
 
 import (
 	"bytes"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"shoal/internal/control"
 	"shoal/internal/core"
@@ -16,12 +14,8 @@ import (
 	"shoal/internal/httpserve/jsonbody"
 )
 
-const (
-	// maxBody bounds a request's body.
-	maxBody = 1 << 20
-	// bodyTimeout is how long a client may take to send it.
-	bodyTimeout = 30 * time.Second
-)
+// maxBody bounds a request's body.
+const maxBody = 1 << 20
 
 // request is a call of the control plane whose caller is known.
 type request struct {
@@ -105,25 +99,14 @@ func apiKey(h http.Header) string {
 
 // decode reads a JSON body into out. None at all is taken as {}: older clients send none where every field has a default.
 func decode(w http.ResponseWriter, r request, out any) error {
-	rc := http.NewResponseController(w)
-	if err := httpserve.Extend(rc.SetReadDeadline, bodyTimeout); err != nil {
-		return err //nolint:wrapcheck // It says what it was about.
+	data, err := httpserve.ReadBody(w, r.Request, maxBody, httpserve.BodyTimeout)
+	if err != nil {
+		return err //nolint:wrapcheck // It is made for the edge.
 	}
-	var b bytes.Buffer
-	if _, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return core.Invalid("body", "the body has at most %d bytes", maxBody)
-		}
-		return core.Wrap(core.CodeInvalid, err, "the body was cut off")
-	}
-	// A deadline left standing would end the request's context when it passes.
-	if err := httpserve.Extend(rc.SetReadDeadline, 0); err != nil {
-		return err //nolint:wrapcheck // It says what it was about.
-	}
-	if len(bytes.TrimSpace(b.Bytes())) == 0 {
+	if len(bytes.TrimSpace(data)) == 0 {
 		return nil
 	}
-	return jsonbody.Decode(b.Bytes(), out, jsonbody.Options{NullIsAbsent: true}) //nolint:wrapcheck // Its errors are made for the edge.
+	return jsonbody.Decode(data, out, jsonbody.Options{NullIsAbsent: true}) //nolint:wrapcheck // Its errors are made for the edge.
 }
 
 // onlyQuery refuses what a call's query has beside the known parameters, by name: none is taken and ignored.

@@ -93,7 +93,7 @@ func TestCreateRefuses(t *testing.T) {
 			t.Errorf("%q: %d %s", body, r.StatusCode, r.body)
 		}
 	}
-	if r := w.call(http.MethodPost, "/sandboxes", `{"templateID":"`+strings.Repeat("a", maxBody)+`"}`); r.StatusCode != 400 {
+	if r := w.call(http.MethodPost, "/sandboxes", `{"templateID":"`+strings.Repeat("a", maxBody)+`"}`); r.StatusCode != 413 {
 		t.Errorf("a huge body: %d %s", r.StatusCode, r.body)
 	}
 	keyed := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/v2/sandboxes", strings.NewReader(`{"templateID":"base"}`))

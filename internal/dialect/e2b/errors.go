@@ -11,6 +11,7 @@ import (
 
 	"shoal/internal/core"
 	"shoal/internal/dialect"
+	"shoal/internal/httpserve"
 )
 
 // errorBody is E2B's form of an error. Some clients look at its code, others at the status: they are always the same number.
@@ -50,7 +51,11 @@ func statusOf(e *core.Error) int {
 // fail answers with an error and notes it for the log.
 func (a *adapter) fail(w http.ResponseWriter, r *http.Request, err error) {
 	shown := dialect.CallOf(r.Context()).Failed(dialect.AtTheEnd(a.Closing.Err() != nil, err))
-	writeError(w, statusOf(shown), shown)
+	status := statusOf(shown)
+	if fixed, ok := httpserve.FixedStatus(err); ok {
+		status = fixed
+	}
+	writeError(w, status, shown)
 }
 
 // writeError sends an error.

@@ -1,7 +1,6 @@
 package panda
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,18 +10,6 @@ import (
 	"shoal/internal/dialect"
 	"shoal/internal/httpserve"
 )
-
-// statusError is an error whose status HTTP itself or the vendor prescribes, instead of the code's.
-type statusError struct {
-	status int
-	err    *core.Error
-}
-
-// Error returns the error's text.
-func (e *statusError) Error() string { return e.err.Error() }
-
-// Unwrap returns the error with its code.
-func (e *statusError) Unwrap() error { return e.err }
 
 // failure is the vendor's form of an error, in a shape that both of its documented forms can be read from.
 type failure struct {
@@ -44,8 +31,8 @@ func (a *adapter) fail(w http.ResponseWriter, r *http.Request, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	status := statusOf(shown)
-	if fixed, ok := errors.AsType[*statusError](err); ok {
-		status = fixed.status
+	if fixed, ok := httpserve.FixedStatus(err); ok {
+		status = fixed
 	}
 	writeFailure(w, call, status, shown)
 }

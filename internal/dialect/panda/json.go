@@ -3,41 +3,22 @@ package panda
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
-	"time"
 
-	"shoal/internal/core"
 	"shoal/internal/httpserve"
 	"shoal/internal/httpserve/jsonbody"
 )
 
-const (
-	// maxBody bounds a JSON request: a command of the greatest length that control takes, escaped.
-	maxBody = 2 << 20
-	// bodyTimeout is how long a client may take to send one.
-	bodyTimeout = 30 * time.Second
-)
+// maxBody bounds a JSON request: a command of the greatest length that control takes, escaped.
+const maxBody = 2 << 20
 
 // decodeBody reads a JSON body into out, a pointer to a struct. The SDKs send calls without arguments with an empty body and a content
 // type of text, so neither is held against them; an unknown field is refused by name.
 func decodeBody(w http.ResponseWriter, r *request, out any) error {
-	rc := http.NewResponseController(w)
-	if err := httpserve.Extend(rc.SetReadDeadline, bodyTimeout); err != nil {
-		return err
-	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &statusError{http.StatusRequestEntityTooLarge, core.Invalid("body", "the body has at most %d bytes: send what is longer as a file", maxBody)}
-	}
+	data, err := httpserve.ReadBody(w, r.Request, maxBody, httpserve.BodyTimeout)
 	if err != nil {
-		return core.Wrap(core.CodeInvalid, err, "the body was cut off")
-	}
-	// A deadline left standing would end the request's context when it passes.
-	if err := httpserve.Extend(rc.SetReadDeadline, 0); err != nil {
 		return err
 	}
 	if len(bytes.TrimSpace(data)) == 0 {

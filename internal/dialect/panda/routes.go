@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"shoal/internal/core"
+	"shoal/internal/httpserve"
 )
 
 // route is one call of the vendor's API.
@@ -127,5 +128,5 @@ func (a *adapter) unknown(w http.ResponseWriter, r *http.Request) {
 		allowed = append(allowed, http.MethodHead)
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	a.fail(w, r, &statusError{http.StatusMethodNotAllowed, core.Invalid("method", "this path takes %s only", strings.Join(allowed, ", "))})
+	a.fail(w, r, httpserve.WithStatus(http.StatusMethodNotAllowed, core.Invalid("method", "this path takes %s only", strings.Join(allowed, ", "))))
 }

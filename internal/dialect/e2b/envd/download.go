@@ -100,7 +100,7 @@ func (f files) head(ctx context.Context, w *answer, name string) error {
 func sendRange(w *answer, want byteRange, info core.FileInfo, content io.Reader, stall time.Duration) error {
 	if want.from >= info.Size {
 		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", info.Size))
-		return &statusError{http.StatusRequestedRangeNotSatisfiable, core.Invalid("Range", "the file has %d bytes", info.Size)}
+		return httpserve.WithStatus(http.StatusRequestedRangeNotSatisfiable, core.Invalid("Range", "the file has %d bytes", info.Size))
 	}
 	length := info.Size - want.from
 	if want.length >= 0 {
@@ -218,5 +218,5 @@ func wantsGzip(values []string) (bool, error) {
 	if packed > 0 {
 		return true, nil
 	}
-	return false, &statusError{http.StatusNotAcceptable, core.Invalid("Accept-Encoding", "content comes as it is or by gzip: accept identity or gzip")}
+	return false, httpserve.WithStatus(http.StatusNotAcceptable, core.Invalid("Accept-Encoding", "content comes as it is or by gzip: accept identity or gzip"))
 }

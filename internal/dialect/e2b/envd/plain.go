@@ -12,18 +12,6 @@ import (
 	"shoal/internal/httpserve"
 )
 
-// statusError is an error whose status HTTP itself prescribes.
-type statusError struct {
-	status int
-	err    *core.Error
-}
-
-// Error returns the error's text.
-func (e *statusError) Error() string { return e.err.Error() }
-
-// Unwrap returns the error with its code.
-func (e *statusError) Unwrap() error { return e.err }
-
 // plain makes a handler of a function that may fail before it has sent anything. If it fails later, the connection is cut, so that a
 // part is never taken for the whole.
 func (h *handler) plain(f func(w *answer, r *http.Request) error) http.HandlerFunc {
@@ -41,9 +29,8 @@ func (h *handler) plain(f func(w *answer, r *http.Request) error) http.HandlerFu
 			panic(http.ErrAbortHandler)
 		}
 		status := h.status(e)
-		var fixed *statusError
-		if errors.As(err, &fixed) {
-			status = fixed.status
+		if fixed, ok := httpserve.FixedStatus(err); ok {
+			status = fixed
 		}
 		writeError(w, r, status, e)
 		if a.after != nil {

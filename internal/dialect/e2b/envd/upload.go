@@ -89,7 +89,7 @@ func unpacked(encoding string, body io.Reader) (io.Reader, error) {
 		}
 		return z, nil
 	}
-	return nil, &statusError{http.StatusUnsupportedMediaType, core.Invalid("Content-Encoding", "a body comes as it is or by gzip")}
+	return nil, httpserve.WithStatus(http.StatusUnsupportedMediaType, core.Invalid("Content-Encoding", "a body comes as it is or by gzip"))
 }
 
 // writeParts writes the parts of a form. Each says in its filename where it goes, unless the query has said it for the only one.
