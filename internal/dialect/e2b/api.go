@@ -69,7 +69,10 @@ func (a *adapter) routes() *http.ServeMux {
 func (a *adapter) known(operation string, c call) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		call := dialect.CallOf(r.Context())
-		call.Operation, call.Sandbox = operation, r.PathValue("id")
+		call.Operation = operation
+		if strings.HasPrefix(operation, "sandboxes.") { // other paths have ids of templates
+			call.Sandbox = r.PathValue("id")
+		}
 		p, err := a.Gate.Admit(r.Context(), r.RemoteAddr, apiKey(r.Header))
 		if err == nil {
 			call.Principal = p

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shoal/internal/core"
+	"shoal/internal/dialect"
 )
 
 // newSandbox is the body of a create.
@@ -95,6 +96,7 @@ func (a *adapter) create(w http.ResponseWriter, r request, defaultTimeout int64)
 	if err != nil {
 		return asE2B(err)
 	}
+	dialect.CallOf(r.Context()).Sandbox = string(sb.ID)
 	return writeJSON(w, http.StatusCreated, a.opened(sb))
 }
 
