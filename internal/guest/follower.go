@@ -46,6 +46,7 @@ func (r *ring) follow(from int64) (*follower, error) {
 	}
 	f := &follower{r: r, pos: from, progress: time.Now()}
 	r.followers[f] = true
+	r.awaited = time.Time{}
 	return f, nil
 }
 

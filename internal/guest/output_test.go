@@ -79,6 +79,28 @@ func TestHoldBack(t *testing.T) {
 	}
 }
 
+// TestShortOutputBesideLargeOnes: what a process says that ends at once reaches its reader whole, however much room readers take that
+// are too slow.
+func TestShortOutputBesideLargeOnes(t *testing.T) {
+	a := startAgent(t, guest.Config{HoldBack: time.Minute, RingBudget: 64 << 10}, client.Config{})
+	for range 4 {
+		s, err := a.client.Exec(t.Context(), newID(), shell(`head -c 50000000 /dev/zero`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+	}
+	for range 200 {
+		s, err := a.client.Exec(t.Context(), newID(), shell("echo ok"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := collect(t, s, 0); string(r.stdout) != "ok\n" || r.missing != 0 {
+			t.Fatalf("%q, %d bytes missing", r.stdout, r.missing)
+		}
+	}
+}
+
 // TestDetachedIsNotHeldBack: nobody holds a detached exec back.
 func TestDetachedIsNotHeldBack(t *testing.T) {
 	a := startAgent(t, guest.Config{HoldBack: time.Hour}, client.Config{})

@@ -102,7 +102,7 @@ func (s *Server) ended() []*execution {
 	return append(first, second...)
 }
 
-// trim forgets records beyond the bound.
+// trim forgets records beyond the bound, but for those whose output is still being read.
 func (s *Server) trim() {
 	s.mu.Lock()
 	over := len(s.order) - s.cfg.MaxRecords
@@ -111,20 +111,21 @@ func (s *Server) trim() {
 		return
 	}
 	list := s.ended()
-	list = list[:min(over, len(list))]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range list {
-		if s.execs[e.id] != e {
-			continue // another one was faster
+		if len(s.order) <= s.cfg.MaxRecords {
+			return
+		}
+		if s.execs[e.id] != e || !e.ring.drop() {
+			continue // another one was faster, or it is being read
 		}
 		delete(s.execs, e.id)
 		s.order = slices.DeleteFunc(s.order, func(o *execution) bool { return o == e })
-		e.ring.drop()
 	}
 }
 
-// evict drops the output of ended execs until need more bytes fit into the budget.
+// evict drops the output of ended execs that nobody is reading until need more bytes fit into the budget.
 func (s *Server) evict(need int64) {
 	if s.budget.over()+need <= 0 {
 		return

@@ -30,6 +30,8 @@ type ring struct {
 	// free is no longer held back: the leader has ended, or the exec is detached.
 	free      bool
 	followers map[*follower]bool
+	// awaited is until when output is kept for the first reader, who comes after the process has been started.
+	awaited time.Time
 	// changed is closed when something happened, if anyone waits for it.
 	changed chan struct{}
 }
@@ -48,10 +50,14 @@ const (
 )
 
 func newRing(maxBytes int, holdBack time.Duration, b *budget, evict func(int64), detached bool) *ring {
-	return &ring{
+	r := &ring{
 		max: max(maxBytes, minRing), holdBack: holdBack, budget: b, evict: evict, free: detached,
 		followers: map[*follower]bool{},
 	}
+	if !detached {
+		r.awaited = time.Now().Add(holdBack)
+	}
+	return r
 }
 
 // append adds output, after waiting for a slow reader within bounds.
@@ -232,15 +238,31 @@ func (r *ring) shrink() {
 	}
 }
 
-// drop forgets all output and returns how much room it took.
-func (r *ring) drop() int64 {
+// drop forgets all output, unless somebody is still about to read it, and reports whether it did. As while the process runs, a reader
+// is waited for no longer than holdBack without its progress.
+func (r *ring) drop() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := int64(len(r.buf))
-	r.budget.give(n)
+	if r.wanted(time.Now()) {
+		return false
+	}
+	r.budget.give(int64(len(r.buf)))
 	r.buf, r.segments, r.start = nil, nil, r.end
 	r.notify()
-	return n
+	return true
+}
+
+// wanted reports whether a reader hasn't got all output yet and isn't too slow. The lock is held.
+func (r *ring) wanted(now time.Time) bool {
+	if now.Before(r.awaited) {
+		return true
+	}
+	for f := range r.followers {
+		if !f.lossy && f.pos < r.end && now.Sub(f.progress) < r.holdBack {
+			return true
+		}
+	}
+	return false
 }
 
 // budget bounds the room of all rings together.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"shoal/internal/guest/wire"
@@ -94,6 +95,51 @@ func TestRingBudgetRefused(t *testing.T) {
 	if b.used != 0 {
 		t.Errorf("%d bytes are still counted", b.used)
 	}
+}
+
+// TestUnreadOutputStays: output of a process that has ended is not dropped while its reader is about to take it.
+func TestUnreadOutputStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const holdBack = 10 * time.Second
+		for _, tc := range []struct {
+			name     string
+			detached bool
+			read     int64 // how much a reader took; none came if negative
+			after    time.Duration
+			dropped  bool
+		}{
+			{"its reader hasn't come yet", false, -1, holdBack - 1, false},
+			{"its reader never came", false, -1, holdBack, true},
+			{"nobody follows what is detached", true, -1, 0, true},
+			{"a reader begins", false, 0, holdBack - 1, false},
+			{"a reader of what is detached begins", true, 0, holdBack - 1, false},
+			{"a reader is in the middle", false, 1, holdBack - 1, false},
+			{"a reader is stuck", false, 1, holdBack, true},
+			{"it has been read", false, 2, 0, true},
+		} {
+			b := &budget{limit: 0}
+			r := newRing(1<<20, holdBack, b, func(int64) {}, tc.detached)
+			r.append(wire.FrameStdout, []byte("ok"))
+			r.release()
+			if tc.read >= 0 {
+				f, err := r.follow(0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tc.read > 0 {
+					f.advance(tc.read)
+				}
+			}
+			<-time.After(tc.after) // of the bubble's clock
+			start, _ := r.bounds()
+			if got := r.drop(); got != tc.dropped || got != (b.used == 0) {
+				t.Errorf("%s: dropped %v, %d bytes are used", tc.name, got, b.used)
+			}
+			if now, end := r.bounds(); !tc.dropped && (now != start || end != 2) {
+				t.Errorf("%s: %d to %d is left", tc.name, now, end)
+			}
+		}
+	})
 }
 
 // TestManySegments: alternating single bytes don't make the bookkeeping larger than the ring.
