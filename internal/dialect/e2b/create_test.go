@@ -122,6 +122,7 @@ func TestCreateAgain(t *testing.T) {
 		{core.Errorf(core.CodeTimeout, "it took too long"), 504, "false", "", "", "too long"},
 		{errSecret, 500, "false", "", "", "request id"},
 		{core.Invalid("labels", "too many labels"), 400, "", "", "", "metadata: too many labels"},
+		{&core.Error{Code: core.CodeNotFound, Field: "template", Message: "there is no template x"}, 404, "", "", "", "no template x: `e2b template list` shows"},
 		{core.Errorf(core.CodeDenied, "no"), 403, "", "", "", "no"},
 		{core.Errorf(core.CodeCanceled, "deleted meanwhile"), 409, "", "", "", "deleted"},
 	} {

@@ -96,11 +96,16 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// asE2B gives an error of the core the name that its field has here.
+// asE2B gives an error of the core the name that its field has here, and says where a template's name may come from.
 func asE2B(err error) error {
 	var e *core.Error
 	if !errors.As(err, &e) {
 		return err
+	}
+	if e.Code == core.CodeNotFound && e.Field == "template" {
+		named := *e
+		named.Message += ": `e2b template list` shows what there is, and the server's setting e2b.templates gives it further names"
+		return &named
 	}
 	name, ok := map[string]string{
 		"labels": "metadata", "label": "metadata", "env": "envVars", "template": "templateID", "ttl_seconds": "timeout", "cursor": "nextToken",

@@ -58,12 +58,23 @@ func (s *inside) probe(w http.ResponseWriter, r *http.Request, at place) {
 	case !s.Control.Alive(r.Context(), at.sandbox):
 		s.dead(w, r, at)
 	case at.port != envdPort:
-		s.refuse(w, r, core.Errorf(core.CodeUnsupported, "port %d: ports of sandboxes can't be reached from outside yet: ask for it from inside, with a command", at.port))
+		s.refuse(w, r, core.Errorf(core.CodeUnsupported, "port %d: %s", at.port, noPort(at.port)))
 	default:
 		// Who has no token learns that the sandbox lives, and nothing else.
 		alive := envd.Target{Sandbox: core.Sandbox{ID: at.sandbox}}
 		s.envd.ServeHTTP(w, r.WithContext(envd.WithTarget(r.Context(), alive)))
 	}
+}
+
+// interpreterPort is where run_code of E2B's code interpreter asks.
+const interpreterPort = 49999
+
+// noPort says what to do instead of asking a port.
+func noPort(port uint16) string {
+	if port == interpreterPort {
+		return "this server has no code interpreter (run_code, contexts): write the code to a file and run it with a command, such as python3 FILE"
+	}
+	return "ports of sandboxes can't be reached from outside yet: ask for it from inside, with a command"
 }
 
 // refuse answers with an error in the form that clients of the inside read, and notes it for the log.

@@ -55,6 +55,7 @@ func TestInside(t *testing.T) {
 		{"a path that leads to it", "POST", sb.SandboxID, "49983", "/x/../init", sb.EnvdAccessToken, 404},
 		{"two slashes", "POST", sb.SandboxID, "49983", "//init", sb.EnvdAccessToken, 404},
 		{"another port", "GET", sb.SandboxID, "3000", "/", "", 501},
+		{"the code interpreter", "GET", sb.SandboxID, "49999", "/", "", 501},
 		{"another port of a dead one", "GET", dead.SandboxID, "3000", "/", "", 502},
 	} {
 		r := w.enter(tc.method, tc.id, tc.port, tc.path, tc.token)
@@ -62,6 +63,9 @@ func TestInside(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", tc.name, r.StatusCode, r.body, tc.status)
 		}
 		if r.StatusCode == 502 && !strings.Contains(r.body, `"message":"The sandbox was not found","code":502`) {
+			t.Errorf("%s: %s", tc.name, r.body)
+		}
+		if words := "no code interpreter (run_code"; (tc.port == "49999") != strings.Contains(r.body, words) {
 			t.Errorf("%s: %s", tc.name, r.body)
 		}
 		if r.Header.Get("Access-Control-Allow-Origin") != "*" {

@@ -138,11 +138,16 @@ func (a *adapter) lifePatch(sb core.Sandbox, body lifecycleBody) (patch control.
 	return patch, nil
 }
 
-// renamed puts the vendor's name of a field into an error of control's.
+// renamed puts the vendor's name of a field into an error of control's, and says where a template's name may come from.
 func renamed(err error) error {
 	e, ok := errors.AsType[*core.Error](err)
 	if !ok {
 		return err
+	}
+	if e.Code == core.CodeNotFound && e.Field == "template" {
+		out := *e
+		out.Message += ": GET /v1/templates (templates.list) shows what there is, and the server's setting panda.templates gives it further names"
+		return &out
 	}
 	vendors := map[string]string{"labels": "metadata", "shell": "cmd", "idle_seconds": "ttl_seconds", "on_idle": "ttl_seconds"}
 	name, ok := vendors[e.Field]
