@@ -21,7 +21,7 @@ writes an admin key there and begins to make the templates. 'shoal doctor' says 
 Stopping it stops no sandbox: the next start takes them over. Settings come from the configuration file, then SHOAL_*
 variables, then flags; 'shoal config print' shows the result.`,
 		Example: `  sudo shoal serve
-  sudo shoal serve --data-dir /srv/shoal --listen 127.0.0.1:8701
+  sudo shoal serve --data-dir /srv/shoal --listen 127.0.0.1:9700
   sudo SHOAL_LOG_LEVEL=debug shoal serve`,
 		Annotations: offline(""),
 		SuggestFor:  []string{"server", "daemon"},

@@ -88,12 +88,13 @@ func envCommand(a *app, v vendor) *cobra.Command {
 		Short: "Print what clients of " + v.title + " want in their environment",
 		Long: fmt.Sprintf(`Print what clients of %s want in their environment, as commands for a shell that say what each is for.
 
-The key is one of --key, or a new one with --new-key, which takes the admin key. Without either it is left out. Each call
-makes another, which is good until 'shoal key rm' deletes it or --expires has passed.
+The key is one of --key, or a new one with --new-key, which takes the admin key. Without either it is left out. Each call with
+--new-key makes another, which is good until 'shoal key rm' deletes it or --expires has passed.
 
 With --tls clients come by host name over https, as they do at their vendor's; the server must be configured with domain and
 tls_listen. If its certificate is from its own authority, that is written into two files in the configuration directory
-(~/.config/shoal), alone and together with those that this system trusts, and the clients are told of them.`, v.title),
+(~/.config/shoal), alone and together with those that this system trusts, and the clients are told of them. Below sudo that
+is root's: who isn't root calls it without, with SHOAL_API_KEY set and --key.`, v.title),
 		Example: fmt.Sprintf(`  eval "$(shoal dialect %[1]s env --new-key laptop)"
   shoal dialect %[1]s env --tls --key "$KEY" >>.env`, v.dialect),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -183,7 +184,12 @@ func (e *environment) find(ctx context.Context, a *app, client *shoal.Client) er
 		return err
 	}
 	e.add(e.vendor.trust(files)...)
-	return nil
+	if user := a.getenv("SUDO_USER"); user != "" && user != "root" {
+		_, err = fmt.Fprintf(a.err, `shoal: %s is where root keeps its files, and %s may not get at it: if the clients aren't to run as root, call this
+as %[2]s without sudo, with SHOAL_API_KEY set and --key
+`, files.own, user)
+	}
+	return err
 }
 
 // exports is an environment as -o json prints it.

@@ -50,7 +50,7 @@ func keyCreateCommand(a *app) *cobra.Command {
 		Long: `Make an API key and print its secret. It is shown this once: the server keeps only a hash of it.
 
 --dialect gives the secret the form of another vendor's keys, since some clients refuse any other: e2b_… or pds_…. It
-changes nothing else: every key works with every client and at every listener.`,
+changes nothing else: every key works with every client and at every address.`,
 		Example: `  shoal key create --name ci --expires 90d
   export SHOAL_API_KEY=$(shoal key create -q --name laptop)
   export E2B_API_KEY=$(shoal key create -q --dialect e2b)`,
@@ -133,7 +133,7 @@ func keyRmCommand(a *app) *cobra.Command {
 		Use: "rm KEY…", Aliases: []string{"delete"},
 		Short:      "Delete API keys",
 		SuggestFor: []string{"remove", "revoke"},
-		Long: `Delete API keys by their ids. No call is made with them from then on; what is being streamed goes on. If one of several
+		Long: `Delete API keys by their ids. No call is made with them from then on; an open stream goes on to its end. If one of several
 isn't there, the others are deleted all the same and the exit code is 125.
 
 The admin key can't be deleted. To have another in its place, delete the file admin.key and restart the server.`,

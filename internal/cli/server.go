@@ -45,7 +45,11 @@ func (a *app) client() (*shoal.Client, error) {
 		return nil, err
 	}
 	if s.key == "" && s.keyFile != "" {
-		return nil, fmt.Errorf("can't read %s: run this as root (sudo), or set SHOAL_API_KEY", s.keyFile)
+		instead := "set SHOAL_API_KEY"
+		if a.dataDir != "" { // which wins over it
+			instead += ", with SHOAL_URL in place of --data-dir"
+		}
+		return nil, fmt.Errorf("can't read %s: run this as root (sudo), or %s", s.keyFile, instead)
 	}
 	return clientOf(a, s)
 }

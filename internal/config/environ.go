@@ -79,9 +79,12 @@ func (l *loader) readFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// firstSentence makes a flag's one line of help, without capital and full stop.
+// firstSentence makes a flag's one line of help, without capital, unless it is that of an abbreviation, and full stop.
 func firstSentence(doc string) string {
 	first, _, _ := strings.Cut(doc, ". ")
 	first = strings.TrimSuffix(first, ".")
+	if len(first) > 1 && first[1] >= 'A' && first[1] <= 'Z' {
+		return first
+	}
 	return strings.ToLower(first[:1]) + first[1:]
 }
