@@ -185,9 +185,7 @@ func (e *environment) find(ctx context.Context, a *app, client *shoal.Client) er
 	}
 	e.add(e.vendor.trust(files)...)
 	if user := a.getenv("SUDO_USER"); user != "" && user != "root" {
-		_, err = fmt.Fprintf(a.err, `shoal: %s is where root keeps its files, and %s may not get at it: if the clients aren't to run as root, call this
-as %[2]s without sudo, with SHOAL_API_KEY set and --key
-`, files.own, user)
+		_, err = fmt.Fprintf(a.err, "shoal: the clients of %s can't read %s, which is root's: for them call this without sudo, with SHOAL_API_KEY set and --key\n", user, files.own)
 	}
 	return err
 }

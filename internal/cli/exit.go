@@ -195,7 +195,7 @@ func explain(err error) string {
 			text += ": 'shoal template ls' shows all"
 		}
 	case shoal.CodeUnauthenticated:
-		text += ": set SHOAL_API_KEY, or run this as root on the server's machine and without --url"
+		text += ": set SHOAL_API_KEY, or run this as root on the server's machine, without --url and SHOAL_URL"
 	case shoal.CodeExhausted, shoal.CodeQuota:
 		if e.Code == shoal.CodeExhausted && e.Field == "path" {
 			text += " (delete files in it, or make a sandbox with a larger --disk)"
