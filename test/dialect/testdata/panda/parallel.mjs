@@ -11,7 +11,7 @@ try {
   const all = new Promise((resolve) => { allOpen = resolve; });
   const follow = async (n) => {
     let out = "", err = "";
-    const script = `echo start; while ! [ -e /tmp/go ]; do sleep 1; done; i=0; while [ $i -lt ${lines} ]; do echo ${n}-$i; echo e$i >&2; i=$((i+1)); done; exit ${n % 100}`;
+    const script = `echo start; while ! [ -e /tmp/go ]; do sleep 5; done; i=0; while [ $i -lt ${lines} ]; do echo ${n}-$i; echo e$i >&2; i=$((i+1)); done; exit ${n % 100}`;
     const code = await made[n % sandboxes].execStream(script, {
       onStdout: (c) => { if (out === "" && ++open === streams) allOpen(); out += c; }, onStderr: (c) => { err += c; },
     });

@@ -20,7 +20,8 @@ def main():
             failures.append(f"create: {e!r}")
 
     run([threading.Thread(target=create) for _ in range(SANDBOXES)])
-    # Every command waits until all of them run, which a file in its sandbox tells, so they are open at the same time.
+    # Every command waits until all of them run, which a file in its sandbox tells, so they are open at the same time. It looks seldom: starting
+    # sleep 200 times a second would take more than the two cores that the test may have.
     started = threading.Barrier(STREAMS + 1)
 
     def follow(n):
@@ -33,7 +34,7 @@ def main():
                 first.set()
                 started.wait(100)
 
-        script = f"echo start; while ! [ -e /tmp/go ]; do sleep 1; done; i=0; while [ $i -lt {LINES} ]; do echo {n}-$i; echo e$i >&2; i=$((i+1)); done; exit {n % 100}"
+        script = f"echo start; while ! [ -e /tmp/go ]; do sleep 5; done; i=0; while [ $i -lt {LINES} ]; do echo {n}-$i; echo e$i >&2; i=$((i+1)); done; exit {n % 100}"
         try:
             code = sb.exec_stream(script, on_stdout=on_stdout, on_stderr=err.append)
             want = "start\n" + "".join(f"{n}-{i}\n" for i in range(LINES))
@@ -48,8 +49,11 @@ def main():
             threads = [threading.Thread(target=follow, args=(n,)) for n in range(STREAMS)]
             for t in threads:
                 t.start()
-            started.wait(100)
-            print("all streams are open")
+            try:
+                started.wait(100)
+                print("all streams are open")
+            except threading.BrokenBarrierError:
+                failures.append("not all streams were open after 100 s, or one failed")
             for sb in made:
                 sb.filesystem.write("/tmp/go", "")
             for t in threads:
