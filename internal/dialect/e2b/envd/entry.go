@@ -3,6 +3,7 @@ package envd
 import (
 	"io/fs"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -71,3 +72,13 @@ func permissionsOf(f core.FileInfo) string {
 
 // text makes bytes of a sandbox fit for a message, which is UTF-8.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// shown is what an error repeats of a caller's words, which may be as long as a message: a few of them.
+func shown(s string) string {
+	const most = 64
+	runes := []rune(s[:min(len(s), utf8.UTFMax*(most+1))])
+	if len(runes) <= most {
+		return string(runes)
+	}
+	return string(runes[:most]) + "…"
+}

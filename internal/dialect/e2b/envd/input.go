@@ -44,7 +44,7 @@ func (s *processes) running(ctx context.Context, t Target, selector *processpb.P
 
 func notFound(selector *processpb.ProcessSelector) error {
 	if tag, ok := selector.GetSelector().(*processpb.ProcessSelector_Tag); ok {
-		return core.Errorf(core.CodeNotFound, "process with tag %q not found", tag.Tag)
+		return core.Errorf(core.CodeNotFound, "process with tag %q not found", shown(tag.Tag))
 	}
 	return core.Errorf(core.CodeNotFound, "process with pid %d not found", selector.GetPid())
 }

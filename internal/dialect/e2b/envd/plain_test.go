@@ -262,6 +262,22 @@ func TestUploadOctets(t *testing.T) {
 	}
 }
 
+// TestUploadFormBounds: neither an answer nor a line of the log grows with what a form makes up, nor what is kept while it comes.
+func TestUploadFormBounds(t *testing.T) {
+	b := newBench(t)
+	body, kind := form(t, strings.Repeat("f", 1<<20), "x", "1")
+	if r := b.call(t, "POST", "/files", body, "Content-Type", kind); r.status != 400 || len(r.body) > 1000 {
+		t.Errorf("a long field: %d, %d bytes", r.status, len(r.body))
+	}
+	name := strings.Repeat(strings.Repeat("d", 200)+"/", 17) + "f"
+	var parts []string
+	for range 1300 {
+		parts = append(parts, name, "")
+	}
+	body, kind = form(t, "file", parts...)
+	b.call(t, "POST", "/files", body, "Content-Type", kind).failed(t, "long paths", 400, "send the others by another call")
+}
+
 func TestUploadFormRefusals(t *testing.T) {
 	b := newBench(t)
 	post := func(path string, body io.Reader, kind string) reply {

@@ -22,6 +22,12 @@ type written struct {
 	Type string `json:"type"`
 }
 
+// maxAnswer bounds what is kept of where the files of one form went, until the last of them has come.
+const maxAnswer = 4 << 20
+
+// writtenSize is about what a file takes there, beside its path and name.
+const writtenSize = 64
+
 // drainMost is how much of a body is still read once it has been refused, so that its sender comes to read the answer.
 const drainMost = 1 << 30
 
@@ -95,6 +101,7 @@ func unpacked(encoding string, body io.Reader) (io.Reader, error) {
 // writeParts writes the parts of a form. Each says in its filename where it goes, unless the query has said it for the only one.
 func (f files) writeParts(ctx context.Context, name string, form *multipart.Reader) ([]written, error) {
 	var list []written
+	kept := 0
 	for {
 		part, err := form.NextRawPart()
 		if errors.Is(err, io.EOF) && len(list) > 0 {
@@ -111,11 +118,13 @@ func (f files) writeParts(ctx context.Context, name string, form *multipart.Read
 		case err != nil:
 			return nil, err
 		case field != "file":
-			return nil, core.Invalid(field, "a form's parts are named file, not %q", text(field))
+			return nil, core.Invalid(shown(field), "a form's parts are named file, not %q", shown(field))
 		case name != "" && len(list) > 0:
 			return nil, core.Invalid("path", "path says where one file goes: leave it out and give each part its path as filename")
 		case name != "":
 			filename = name
+		case kept > maxAnswer:
+			return nil, core.Invalid("file", "a form has fewer files or shorter paths: the first %d files are written; send the others by another call", len(list))
 		case filename == "":
 			return nil, core.Invalid("path", "say where the file goes: path in the query, or filename of the part")
 		}
@@ -124,6 +133,7 @@ func (f files) writeParts(ctx context.Context, name string, form *multipart.Read
 			return nil, err
 		}
 		list = append(list, one)
+		kept += writtenSize + len(one.Path) + len(one.Name)
 	}
 }
 
