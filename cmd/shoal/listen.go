@@ -119,6 +119,9 @@ func (s *server) bindTLS(ctx context.Context, own *tls.Config) error {
 			return err
 		}
 	}
+	if s.cfg.Domain == "" {
+		s.log.Warn("tls_listen without domain: only Shoal's own API is served there, since dialects are told apart by host names below domain")
+	}
 	s.at.tls = &address{setting: plain.setting, listener: encrypt(plain.listener, own), tls: true}
 	return nil
 }

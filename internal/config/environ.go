@@ -1,6 +1,7 @@
 package config
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -74,9 +75,20 @@ func AddFlags(flags *pflag.FlagSet) {
 func (l *loader) readFlags(flags *pflag.FlagSet) {
 	for _, s := range l.settings {
 		if f := flags.Lookup(s.flag()); f != nil && f.Changed {
-			l.set(s, f.Value.String(), origin{text: "--" + s.flag(), set: true})
+			l.set(s, typed(s, f.Value.String()), origin{text: "--" + s.flag(), set: true})
 		}
 	}
+}
+
+// typed is a flag's value as it was meant: who types a path names it from where they are. Files and variables have no such place.
+func typed(s setting, value string) string {
+	if !s.path || value == "" {
+		return value
+	}
+	if abs, err := filepath.Abs(value); err == nil {
+		return abs
+	}
+	return value
 }
 
 // firstSentence makes a flag's one line of help, without capital, unless it is that of an abbreviation, and full stop.

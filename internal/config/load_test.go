@@ -136,7 +136,6 @@ func TestRefused(t *testing.T) {
 		"small memory":         {args: []string{"--sandbox-memory=1M"}, want: "sandbox.memory is \"1M\""},
 		"NaN":                  {args: []string{"--node-memory-overcommit=NaN"}, want: "node.memory_overcommit is \"NaN\""},
 		"no number":            {args: []string{"--node-max-sandboxes=many"}, want: "node.max_sandboxes is \"many\": allowed is a whole number from 1 to 100000"},
-		"relative path":        {args: []string{"--data-dir=data"}, want: "data_dir is \"data\": allowed is an absolute path"},
 		"cgroup outside":       {args: []string{"--runtime-cgroup-parent=../x"}, want: "runtime.cgroup_parent is \"../x\""},
 		"host's users":         {args: []string{"--runtime-owner-uid=0"}, want: "runtime.owner_uid is \"0\""},
 		"mirror":               {args: []string{"--templates-mirror=ftp://u:secret@h/"}, want: "templates.mirror is \"ftp://u:xxxxx@h/\""},
@@ -268,5 +267,22 @@ func TestCheck(t *testing.T) {
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: got %v, want %q", name, err, tc.want)
 		}
+	}
+}
+
+// TestTypedPaths: on the command line a path may be relative, which nowhere else says from where.
+func TestTypedPaths(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(Sources{DefaultFile: nowhere(t), Flags: flags(t, "--data-dir=data")})
+	if err != nil || c.DataDir != filepath.Join(here, "data") {
+		t.Errorf("%v, %v", c, err)
+	}
+	_, err = Load(Sources{DefaultFile: nowhere(t), Environ: []string{"SHOAL_DATA_DIR=data"}})
+	if err == nil || !strings.Contains(err.Error(), `data_dir is "data": allowed is an absolute path`) {
+		t.Errorf("a variable: %v", err)
 	}
 }

@@ -23,6 +23,8 @@ type setting struct {
 	allowed string
 	doc     string
 	binding
+	// path says that it is a path on this machine.
+	path bool
 	// show, if not nil, hides what may not be printed of a value.
 	show func(string) string
 }
@@ -74,7 +76,7 @@ func (s schema) find(key string) (setting, bool) {
 func serverSettings() []setting {
 	return []setting{
 		{
-			key: "data_dir", def: "/var/lib/shoal", allowed: "an absolute path",
+			key: "data_dir", path: true, def: "/var/lib/shoal", allowed: "an absolute path",
 			doc:     "Directory that holds everything the server keeps: database, trees, keys. One server at a time uses it.",
 			binding: text(func(c *Config) *string { return &c.DataDir }, filepath.IsAbs),
 		}, {
@@ -87,12 +89,12 @@ func serverSettings() []setting {
 				"another host is refused, so that no web page reaches the server by a name of its own.",
 			binding: list(func(c *Config) *[]string { return &c.Hosts }, isHostName),
 		}, {
-			key: "tls_cert", def: "", allowed: "an absolute path to a PEM file, together with tls_key",
+			key: "tls_cert", path: true, def: "", allowed: "an absolute path to a PEM file, together with tls_key",
 			doc: "Certificate chain of the server. With tls_listen it is used there, else at all other addresses. Empty means plain HTTP, on " +
 				"loopback only, and at tls_listen a certificate of the installation's own authority (`shoal ca`).",
 			binding: text(func(c *Config) *string { return &c.TLSCert }, emptyOr(filepath.IsAbs)),
 		}, {
-			key: "tls_key", def: "", allowed: "an absolute path to a PEM file, together with tls_cert",
+			key: "tls_key", path: true, def: "", allowed: "an absolute path to a PEM file, together with tls_cert",
 			doc:     "Private key of tls_cert.",
 			binding: text(func(c *Config) *string { return &c.TLSKey }, emptyOr(filepath.IsAbs)),
 		}, {

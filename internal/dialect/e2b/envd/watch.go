@@ -12,7 +12,7 @@ import (
 // noWatch is the answer to every call about watching, whatever its options: a change that goes unseen must not look like none.
 func (s *filesystem) noWatch(ctx context.Context) error {
 	return s.rpcError(ctx, core.Errorf(core.CodeUnsupported,
-		"directories can't be watched here: list the directory again and compare modified times, or run a command such as inotifywait"))
+		"directories can't be watched here: list the directory again and compare modified times"))
 }
 
 // WatchDir answers that it can't be done.
