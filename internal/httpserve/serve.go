@@ -14,9 +14,6 @@ import (
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
-	// unreadTimeout is how long a client may take to send what nobody read of a body. net/http reads it before it sends a short reply, so
-	// that without a limit a stranger could hold a connection for ever by promising a body and sending none.
-	unreadTimeout = 10 * time.Second
 	maxHeader     = 64 << 10
 	// maxStreams is how many requests may be under way on one HTTP/2 connection: clients open one connection and follow
 	// hundreds of processes through it.
@@ -39,16 +36,6 @@ type Options struct {
 	// Closing is called when the server is stopped, before the grace: it ends the streams, which would not end by themselves. It
 	// may be nil.
 	Closing func()
-}
-
-// hurryUnread limits what comes after a handler that hasn't read its request's body. What it did read is limited by itself.
-func hurryUnread(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r)
-		if r.ProtoMajor == 1 && r.ContentLength != 0 {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTimeout)) // it fails for a connection that is gone
-		}
-	})
 }
 
 // Serve answers requests on ln until ctx ends, then has the streams ended, gives other calls grace to finish, and returns nil. When it

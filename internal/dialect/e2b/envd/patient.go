@@ -80,6 +80,8 @@ func (h *handler) steadily(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		set := http.NewResponseController(w).SetReadDeadline
 		if r.URL.Path == processpb.ProcessStreamInputProcedure {
+			// It fails for a connection that is gone.
+			_ = httpserve.Extend(set, 0)
 			defer context.AfterFunc(h.closing, func() { _ = set(time.Now()) })() //nolint:contextcheck // It is the server's life, not the call's.
 			next.ServeHTTP(w, r)
 			return
