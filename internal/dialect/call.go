@@ -7,6 +7,7 @@ import (
 
 	"shoal/internal/control"
 	"shoal/internal/core"
+	"shoal/internal/httpserve"
 )
 
 // Call is one request with what has been learned about it, for its line in the log. One goroutine uses it at a time.
@@ -57,7 +58,7 @@ func (c *Call) public(err error) *core.Error {
 	switch {
 	case errors.As(err, &e):
 		return e
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), errors.Is(err, httpserve.ErrGone):
 		return core.Errorf(core.CodeCanceled, "the call was canceled")
 	default:
 		return core.Errorf(core.CodeInternal, "internal error; the server's log has it under request id %s", c.ID)

@@ -95,6 +95,16 @@ func TestHandlerTellsAndHides(t *testing.T) {
 	}
 }
 
+// TestHandlerLogsNoErrorForWhoLeft: a client that goes away is no fault of the server's.
+func TestHandlerLogsNoErrorForWhoLeft(t *testing.T) {
+	_, log := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		_ = dialect.CallOf(r.Context()).Failed(httpserve.Gone(errors.New("broken pipe")))
+	})
+	if !strings.Contains(log, "code=canceled") || strings.Contains(log, "level=ERROR") {
+		t.Error(log)
+	}
+}
+
 func TestHandlerCatchesPanics(t *testing.T) {
 	reply, log := serve(t, func(http.ResponseWriter, *http.Request) { panic("boom") })
 	if reply.StatusCode != http.StatusInternalServerError || !strings.Contains(log, "boom") {
