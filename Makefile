@@ -22,7 +22,7 @@ GOLANGCI_VERSION    := v2.15.0
 GOVULNCHECK_VERSION := v1.6.0
 
 # The race detector doubles the time and needs cgo: it runs where our own goroutines are, and not where gVisor is linked in.
-RACE       := ^shoal/(internal/(control|node|guest|httpapi|cli|dialect|httpserve|network/fake|disk/fake|runtime/fake)|sdk)(/|$$)
+RACE       := ^shoal/(internal/(control|node|guest|httpapi|cli|dialect|httpserve|pki|network/fake|disk/fake|runtime/fake)|sdk)(/|$$)
 
 LDFLAGS    := -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
@@ -74,7 +74,7 @@ BINARIES = SHOAL_BIN=$(CURDIR)/$(BIN) SHOAL_FAILPOINT_BIN=$(CURDIR)/bin/shoal-fa
 # As root, what needs root must run; as an ordinary user it skips and says so.
 ROOT_ENV = if [ "$$(id -u)" = 0 ]; then export SHOAL_REQUIRE_ROOT=1; fi
 
-test: test-build arch unit race e2e ## Everything that must pass before a merge (at most 15 minutes on 2 cores).
+test: test-build arch unit race e2e ## Everything that must pass before a merge (at most 20 minutes on 2 cores).
 
 unit: ## Unit and contract tests of what the race detector does not suit.
 	@$(ROOT_ENV); $(GO) test -timeout 10m $$($(GO) list ./... | grep -v '^shoal/test' | grep -vE '$(RACE)')
