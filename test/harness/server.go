@@ -110,6 +110,9 @@ func Start(tb testing.TB, opts Options) *Server {
 		s.cgroup += "-" + filepath.Base(s.Dir)
 		tb.Cleanup(func() { s.Uninstall() })
 	} else {
+		if err := os.MkdirAll(s.Dir, 0o711); err != nil {
+			tb.Fatal(err)
+		}
 		s.cgroup += "-" + filepath.Base(s.Dir)
 		tb.Cleanup(func() { s.Stop() })
 	}
