@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -113,10 +115,23 @@ func (s *server) guarded(at *address, next http.Handler) http.Handler {
 	hosts := s.hosts()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := httpserve.CheckHost(r, hosts); err != nil {
-			httpserve.Secure(w.Header(), core.NewID())
-			http.Error(w, err.Error(), http.StatusForbidden)
+			refuseHost(w, err)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// refuseHost answers with an error in a form that the clients of every dialect read.
+func refuseHost(w http.ResponseWriter, err error) {
+	shown, ok := errors.AsType[*core.Error](err)
+	if !ok {
+		shown = core.Errorf(core.CodeDenied, "this server has no such host name")
+	}
+	// Strings and a number always have a form in JSON.
+	body, _ := json.Marshal(map[string]any{"code": http.StatusForbidden, "message": shown.Message, "error": shown.Message})
+	httpserve.Secure(w.Header(), core.NewID())
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = w.Write(body) // who can't be told is gone
 }

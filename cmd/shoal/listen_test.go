@@ -242,6 +242,9 @@ func TestGuarded(t *testing.T) {
 		if w.Code != want {
 			t.Errorf("%q: %d, want %d", host, w.Code, want)
 		}
+		if told := strings.Contains(w.Body.String(), `"error":"this server has no such host name`); told != (want == http.StatusForbidden) {
+			t.Errorf("%q: %s", host, w.Body)
+		}
 	}
 }
 

@@ -121,7 +121,7 @@ func exitOf(e core.Exec) (int, error) {
 		if _, err := fmt.Sscanf(e.Signal, "SIGRTMIN+%d", &n); err == nil && n >= 0 && n < 32 {
 			return 128 + 34 + n, nil
 		}
-		return 255, nil // a signal without a number that is known; its name is in the reply
+		return 0, core.Errorf(core.CodeUnavailable, "signaled: the command was ended by a signal that has no exit code: %s", printable(e.Signal))
 	case core.OutcomeTimeout:
 		return 0, core.Errorf(core.CodeTimeout, "timeout: deadline exceeded: the command ran for longer than timeout_seconds and was killed with all it had started")
 	case core.OutcomeCanceled:
