@@ -59,8 +59,14 @@ type Package struct {
 
 // TemplateConfig are the defaults of processes started in a sandbox of the template.
 type TemplateConfig struct {
-	// User is the default user of an exec, by name.
+	// User is the default user of an exec: a name or a number, of an image also "user:group".
 	User    string            `json:"user"`
 	Workdir string            `json:"workdir"`
 	Env     map[string]string `json:"env,omitempty"`
+	// Entrypoint and Cmd are what an image says is run in it. Nothing runs them by itself.
+	Entrypoint []string `json:"entrypoint,omitempty"`
+	Cmd        []string `json:"cmd,omitempty"`
+	// Labels and Ports are what an image says of itself; a port is "8080/tcp". They are shown and change nothing.
+	Labels map[string]string `json:"labels,omitempty"`
+	Ports  []string          `json:"ports,omitempty"`
 }
