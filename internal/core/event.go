@@ -11,12 +11,14 @@ const (
 	EventSandboxRunning  EventType = "sandbox.running"
 	EventSandboxFailed   EventType = "sandbox.failed"
 	EventSandboxDeleted  EventType = "sandbox.deleted"
-	EventExecStarted     EventType = "exec.started"
-	EventExecEnded       EventType = "exec.ended"
-	EventTemplateReady   EventType = "template.ready"
-	EventTemplateFailed  EventType = "template.failed"
-	EventKeyCreated      EventType = "key.created"
-	EventKeyDeleted      EventType = "key.deleted"
+	// EventSandboxResized: its resources are others from here on; Data has vcpus and memory_bytes as they are now.
+	EventSandboxResized EventType = "sandbox.resized"
+	EventExecStarted    EventType = "exec.started"
+	EventExecEnded      EventType = "exec.ended"
+	EventTemplateReady  EventType = "template.ready"
+	EventTemplateFailed EventType = "template.failed"
+	EventKeyCreated     EventType = "key.created"
+	EventKeyDeleted     EventType = "key.deleted"
 )
 
 // Event is one thing that happened to a tenant's property. It commits in the transaction that made it true.
