@@ -201,7 +201,13 @@ func (s *server) limits() (control.Limits, error) {
 		DefaultTTL: c.TTL.Default, MaxTTL: c.TTL.Max,
 		Default:   core.Resources{VCPUs: min(c.Sandbox.VCPUs, maxVCPUs), MemoryBytes: int64(c.Sandbox.Memory)},
 		Max:       core.Resources{VCPUs: maxVCPUs, MemoryBytes: int64(c.Sandbox.MemoryMax)},
-		DiskQuota: disk.Quota, DiskQuotaReason: disk.QuotaReason,
+		DiskQuota: disk.Quota, DiskQuotaReason: disk.QuotaReason, Quota: quota(c.Quota),
+	}
+	if !disk.Quota && c.Quota.Disk != 0 {
+		return l, &core.Error{
+			Code: core.CodeUnsupported, Field: "quota.disk",
+			Message: "quota.disk can't be enforced on this host: " + disk.QuotaReason + "; set it to 0",
+		}
 	}
 	if disk.Quota {
 		l.Default.DiskBytes = int64(c.Sandbox.Disk)
@@ -217,6 +223,17 @@ func (s *server) limits() (control.Limits, error) {
 	return l, nil
 }
 
+// quota is what each tenant may have.
+func quota(c config.Quota) core.Quota {
+	count := func(n int) *int64 { v := int64(n); return &v }
+	bytes := func(n config.Size) *int64 { v := int64(n); return &v }
+	return core.Quota{
+		Sandboxes: count(c.Sandboxes), CreatesPerMinute: count(c.CreatesPerMinute), VCPUs: &c.VCPUs, MemoryBytes: bytes(c.Memory),
+		DiskBytes: bytes(c.Disk), Templates: count(c.Templates), TemplateBytes: bytes(c.TemplateSize), Keys: count(c.Keys),
+		RequestsPerSecond: &c.RequestsPerSecond,
+	}
+}
+
 // buildTemplate makes the tree of one of our own templates.
 func (s *server) buildTemplate(ctx context.Context, recipe, dir string, progress func(string, int)) (control.BuiltTemplate, error) {
 	res, err := image.Bootstrap(ctx, image.BootstrapConfig{
@@ -230,7 +247,8 @@ func (s *server) buildTemplate(ctx context.Context, recipe, dir string, progress
 func (s *server) serve(ctx context.Context) error {
 	closing, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	strangers, rates := httpserve.NewStrangers(), httpserve.NewRates(httpserve.RequestsPerSecond, httpserve.RequestBurst)
+	perSecond := s.cfg.Quota.RequestsPerSecond
+	strangers, rates := httpserve.NewStrangers(), httpserve.NewRates(perSecond, int(math.Ceil(2*perSecond)))
 	room := httpserve.NewCollecting(httpserve.CollectBytes)
 	native, err := httpapi.New(s.control, httpapi.Options{
 		Logger: s.log, Version: version, Commit: commit, Registry: s.metrics.Registry(), Strangers: strangers, Rates: rates,

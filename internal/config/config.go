@@ -31,6 +31,7 @@ type Config struct {
 	Log       Log
 	TTL       TTL
 	Sandbox   Sandbox
+	Quota     Quota
 	Node      Node
 	Pool      Pool
 	Runtime   Runtime
@@ -62,6 +63,20 @@ type Sandbox struct {
 	MemoryMax Size
 	// Disk is zero for no limit.
 	Disk Size
+}
+
+// Quota is what each tenant may have unless it has a quota of its own; zero is no limit.
+type Quota struct {
+	Sandboxes        int
+	CreatesPerMinute int
+	VCPUs            float64
+	Memory           Size
+	Disk             Size
+	Templates        int
+	TemplateSize     Size
+	Keys             int
+	// RequestsPerSecond bounds calls.
+	RequestsPerSecond float64
 }
 
 // Node is how much this machine takes on.

@@ -23,7 +23,11 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 	if err := p.needKey(); err != nil {
 		return core.Sandbox{}, err
 	}
-	spec, ttl, err := s.limits.apply(spec)
+	limits, err := s.limitsOf(ctx, p)
+	if err != nil {
+		return core.Sandbox{}, err
+	}
+	spec, ttl, err := limits.apply(spec)
 	if err != nil {
 		return core.Sandbox{}, err
 	}
@@ -104,6 +108,9 @@ type creation struct {
 // record makes the intent durable before anything is done. The caller's going away can't cut it in two.
 func (c *creation) record(ctx context.Context, p Principal, sb core.Sandbox) error {
 	return c.store.Update(context.WithoutCancel(ctx), func(tx store.Tx) error {
+		if err := c.quotas.take(tx, sb.Tenant, sb.CreatedAt, sb.Resources); err != nil {
+			return err
+		}
 		if err := tx.PutSandbox(sb); err != nil {
 			return err
 		}

@@ -433,6 +433,8 @@ type world struct {
 	build control.TemplateBuilder
 	// time, if it is set, takes the place of clock.
 	time core.Clock
+	// quota is every tenant's.
+	quota core.Quota
 }
 
 var (
@@ -453,7 +455,18 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Cleanup(func() { _ = st.Close() })
 	w.store = st
+	w.change(func(tx store.Tx) error {
+		return errors.Join(tx.PutTenant(core.Tenant{ID: "alice", Name: "alice"}), tx.PutTenant(core.Tenant{ID: "bob", Name: "bob"}))
+	})
 	return w
+}
+
+// change changes the store past the service.
+func (w *world) change(fn func(tx store.Tx) error) {
+	w.t.Helper()
+	if err := w.store.Update(context.Background(), fn); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // start starts the service and waits for its first template.
@@ -472,7 +485,7 @@ func (w *world) start() *world {
 		Limits: control.Limits{
 			DefaultTTL: time.Hour, MaxTTL: 24 * time.Hour, DefaultTemplate: "minimal",
 			Default: core.Resources{VCPUs: 1, MemoryBytes: 512 << 20}, Max: core.Resources{VCPUs: 4, MemoryBytes: 8 << 30},
-			DiskQuotaReason: "this is a fake",
+			DiskQuotaReason: "this is a fake", Quota: w.quota,
 		},
 	})
 	if err := w.svc.Start(context.Background()); err != nil {

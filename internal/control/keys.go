@@ -42,6 +42,9 @@ func (k *keys) NewKey(ctx context.Context, p Principal, spec core.KeySpec) (core
 		key.ExpiresAt = now.Add(spec.ExpiresIn)
 	}
 	err = k.store.Update(ctx, func(tx store.Tx) error {
+		if err := k.quotas.key(tx, p.Tenant); err != nil {
+			return err
+		}
 		if err := tx.PutKey(key); err != nil {
 			return err
 		}

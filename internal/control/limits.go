@@ -23,6 +23,8 @@ type Limits struct {
 	// DiskQuota says that the node enforces DiskBytes; DiskQuotaReason says why not.
 	DiskQuota       bool
 	DiskQuotaReason string
+	// Quota is what a tenant may have whose own quota says nothing of it.
+	Quota core.Quota
 }
 
 // The bounds of what a caller may attach to a sandbox, so that a record stays small.

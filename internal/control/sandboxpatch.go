@@ -40,7 +40,11 @@ func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, pa
 		if sb, err = p.findToChange(tx, ref); err != nil {
 			return err
 		}
-		if err := s.limits.patch(&sb, patch, now); err != nil {
+		limits, err := s.limitsIn(tx, sb.Tenant)
+		if err != nil {
+			return err
+		}
+		if err := limits.patch(&sb, patch, now); err != nil {
 			return err
 		}
 		return tx.PutSandbox(sb)

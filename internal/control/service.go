@@ -50,7 +50,6 @@ type Service struct {
 	*deps
 	*finder
 	*keys
-	limits    Limits
 	access    *access
 	nodeID    core.NodeID
 	templates *templates
@@ -74,6 +73,9 @@ type deps struct {
 	waiters  *waiters
 	tasks    *tasks
 	activity *activity
+	// limits are the server's; limitsOf has those of a tenant.
+	limits Limits
+	quotas *quotas
 }
 
 // New returns the use cases. Nothing happens before Start.
@@ -88,8 +90,9 @@ func New(cfg Config) *Service {
 		store: cfg.Store, node: cfg.Node, clock: cfg.Clock, log: cfg.Logger, observer: cfg.Observer,
 		commands: newCommands(), waiters: newWaiters(), tasks: newTasks(),
 		activity: newActivity(cfg.Store, cfg.Clock, cfg.Logger),
+		limits:   cfg.Limits, quotas: &quotas{defaults: cfg.Limits.Quota},
 	}
-	s := &Service{deps: d, finder: &finder{d}, keys: &keys{deps: d}, limits: cfg.Limits, nodeID: cfg.NodeID}
+	s := &Service{deps: d, finder: &finder{d}, keys: &keys{deps: d}, nodeID: cfg.NodeID}
 	s.access = &access{deps: d}
 	s.templates = &templates{deps: d, build: cfg.Build, names: cfg.Bootstrap}
 	s.records = &execRecords{deps: d, young: newYoung()}

@@ -26,6 +26,9 @@ func TemplateSize(t core.Template) int {
 // KeySize returns how much text a key holds.
 func KeySize(k core.Key) int { return textSize(k.Name) }
 
+// TenantSize returns how much text a tenant holds.
+func TenantSize(t core.Tenant) int { return textSize(t.Name) + mapSize(t.Labels) }
+
 // ExecSize returns how much text an exec holds.
 func ExecSize(e core.Exec) int {
 	s := e.Spec

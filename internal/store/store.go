@@ -30,7 +30,7 @@ type Store interface {
 	Close() error
 }
 
-// Page asks for part of a list. Lists are in a stable order: sandboxes, execs and keys newest first, templates by name with the
+// Page asks for part of a list. Lists are in a stable order: sandboxes, execs, keys and tenants newest first, templates by name with the
 // newest version first, events oldest first. A cursor that no page returned, and a limit out of bounds, are invalid and
 // blame the field. Paging on neither repeats nor misses a record that was there from the first page to the last.
 //
@@ -101,6 +101,7 @@ type Reader interface {
 	Events(tenant core.TenantID, sandbox core.SandboxID, after int64, limit int) (list []core.Event, oldest int64, err error)
 
 	KeyReader
+	TenantReader
 	// Setting reads a small value of the server itself, such as the node's id; not_found if it was never put.
 	Setting(name string) (string, error)
 }
@@ -111,6 +112,31 @@ type KeyReader interface {
 	KeyByHash(hash string) (core.Key, error)
 	Key(tenant core.TenantID, id core.KeyID) (core.Key, error)
 	ListKeys(tenant core.TenantID, page Page) (list []core.Key, next string, err error)
+}
+
+// TenantReader reads tenants and what they have.
+type TenantReader interface {
+	// Tenant finds a tenant that isn't deleted by id or name. A deleted one is not_found.
+	Tenant(idOrName string) (core.Tenant, error)
+	ListTenants(page Page) (list []core.Tenant, next string, err error)
+	// TenantsToPurge returns the tenants that are deleted and of which something may be left, those first that were deleted first.
+	TenantsToPurge() ([]core.Tenant, error)
+	// TenantUse sums up what a tenant has: of sandboxes what isn't deleted, vcpus and memory only of those that run. Its cost is that
+	// of reading an index over them.
+	TenantUse(tenant core.TenantID) (core.TenantUse, error)
+	// NthCreate returns when the nth newest sandbox of a tenant was begun, deleted ones counted as long as they are on record; ok is
+	// false if it has fewer.
+	NthCreate(tenant core.TenantID, n int64) (at time.Time, ok bool, err error)
+}
+
+// TenantWriter writes tenants.
+type TenantWriter interface {
+	// PutTenant inserts or replaces a tenant. A name that another one has gives conflict, and so does one that is deleted: it can't
+	// come back, and its id isn't used again.
+	PutTenant(t core.Tenant) error
+	// PurgeTenant removes a deleted tenant's keys and events, and the sandboxes whose removal is done. more says that sandboxes or
+	// templates of it are left.
+	PurgeTenant(tenant core.TenantID) (more bool, err error)
 }
 
 // ExecReader reads the records of execs.
@@ -128,6 +154,7 @@ type ExecReader interface {
 // Tx reads and writes.
 type Tx interface {
 	Reader
+	TenantWriter
 	// PutSandbox inserts or replaces a sandbox. A name that another live sandbox of the tenant has gives conflict, an id that
 	// was ever used by another tenant, or whose sandbox is deleted or forgotten, gives conflict: it can't come back.
 	PutSandbox(core.Sandbox) error

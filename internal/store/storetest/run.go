@@ -27,6 +27,7 @@ func Run(t *testing.T, open Open) {
 		{"Sandbox", testSandbox},
 		{"List", testList},
 		{"Tenancy", testTenancy},
+		{"Tenant", testTenant},
 		{"Template", testTemplate},
 		{"Exec", testExec},
 		{"Event", testEvent},

@@ -1,0 +1,178 @@
+package control_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/store"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// limit gives alice a quota of her own.
+func (w *world) limit(q core.Quota) {
+	w.t.Helper()
+	w.change(func(tx store.Tx) error {
+		t, err := tx.Tenant("alice")
+		t.Quota = q
+		return errors.Join(err, tx.PutTenant(t))
+	})
+}
+
+// TestQuotaUnderRace: of 100 creates at once, as many as the quota allows succeed.
+func TestQuotaUnderRace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	const most = 7
+	w.limit(core.Quota{Sandboxes: ptr(int64(most))})
+	errs := make([]error, 100)
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() { _, errs[i] = w.svc.CreateSandbox(t.Context(), alice, core.SandboxSpec{}) })
+	}
+	all.Wait()
+	made := 0
+	for _, err := range errs {
+		if err == nil {
+			made++
+			continue
+		}
+		if e := wantCode(t, err, core.CodeQuota); e.Field != "quota.sandboxes" || e.RetryAfter != 0 ||
+			e.Message != "the tenant's quota: it has 7 of 7 sandboxes, and this takes 1 more" {
+			t.Fatalf("refused by %+v", e)
+		}
+	}
+	if made != most {
+		t.Errorf("%d were made, want %d", made, most)
+	}
+	if _, err := w.svc.CreateSandbox(t.Context(), bob, core.SandboxSpec{}); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+}
+
+// TestDeleteFreesAPlaceAtOnce: a tenant at its quota makes another sandbox as soon as the delete of one is acknowledged, though
+// the machine isn't removed yet.
+func TestDeleteFreesAPlaceAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	w.limit(core.Quota{Sandboxes: ptr(int64(1)), MemoryBytes: ptr(int64(512 << 20)), VCPUs: ptr(1.0)})
+	sb := w.create(core.SandboxSpec{})
+	for range 10 {
+		_, err := w.svc.CreateSandbox(t.Context(), alice, core.SandboxSpec{})
+		wantCode(t, err, core.CodeQuota)
+		w.node.mu.Lock()
+		w.node.deleteErr = append(w.node.deleteErr, core.Errorf(core.CodeUnavailable, "not yet"))
+		w.node.mu.Unlock()
+		if err := w.svc.DeleteSandbox(t.Context(), alice, string(sb.ID)); err != nil {
+			t.Fatal(err)
+		}
+		sb = w.create(core.SandboxSpec{})
+	}
+}
+
+// TestQuotas: each bound holds, says what is used and how much there is, and leaves nothing behind.
+func TestQuotas(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		quota   core.Quota
+		field   string
+		message string
+	}{
+		"vcpus": {
+			core.Quota{VCPUs: ptr(1.5)}, "quota.vcpus",
+			"the tenant's quota: it has 1 of 1.5 vcpus in sandboxes that run, and this takes 1 more",
+		},
+		"memory": {
+			core.Quota{MemoryBytes: ptr(int64(1000 << 20))}, "quota.memory_bytes",
+			"the tenant's quota: it has 512M of 1000M of memory in sandboxes that run, and this takes 512M more",
+		},
+		"rate": {
+			core.Quota{CreatesPerMinute: ptr(int64(1))}, "quota.creates_per_minute",
+			"the tenant's quota: it may begin 1 sandboxes a minute, and has begun 1 in the last one",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t).start().ready()
+			w.create(core.SandboxSpec{})
+			w.limit(tc.quota)
+			_, err := w.svc.CreateSandbox(t.Context(), alice, core.SandboxSpec{})
+			if e := wantCode(t, err, core.CodeQuota); e.Field != tc.field || e.Message != tc.message {
+				t.Errorf("refused by %+v", e)
+			}
+			w.node.mu.Lock()
+			defer w.node.mu.Unlock()
+			if len(w.node.reserved) != 1 {
+				t.Errorf("%d are reserved", len(w.node.reserved))
+			}
+		})
+	}
+	t.Run("disk without a limit", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t).start().ready()
+		w.limit(core.Quota{DiskBytes: ptr(int64(1 << 30))})
+		_, err := w.svc.CreateSandbox(t.Context(), alice, core.SandboxSpec{})
+		if e := wantCode(t, err, core.CodeInvalid); e.Field != "disk_bytes" {
+			t.Errorf("refused by %+v", e)
+		}
+	})
+}
+
+// TestCreateRate: how long to wait is told, and it helps.
+func TestCreateRate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	w.limit(core.Quota{CreatesPerMinute: ptr(int64(2))})
+	w.create(core.SandboxSpec{})
+	w.clock.advance(20 * time.Second)
+	if err := w.svc.DeleteSandbox(t.Context(), alice, string(w.create(core.SandboxSpec{}).ID)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.svc.CreateSandbox(t.Context(), alice, core.SandboxSpec{})
+	e := wantCode(t, err, core.CodeQuota)
+	if e.RetryAfter != 40*time.Second {
+		t.Errorf("wait %s", e.RetryAfter)
+	}
+	w.clock.advance(e.RetryAfter - time.Millisecond)
+	_, err = w.svc.CreateSandbox(t.Context(), alice, core.SandboxSpec{})
+	wantCode(t, err, core.CodeQuota)
+	w.clock.advance(time.Millisecond)
+	w.create(core.SandboxSpec{})
+}
+
+// TestTenantCeilings: what one sandbox may have is the least of the server's and the tenant's, and defaults stay below.
+func TestTenantCeilings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	w.limit(core.Quota{MaxVCPUs: ptr(0.5), MaxMemoryBytes: ptr(int64(256 << 20)), MaxTTL: ptr(time.Minute)})
+	sb := w.create(core.SandboxSpec{})
+	if sb.Resources.VCPUs != 0.5 || sb.Resources.MemoryBytes != 256<<20 || sb.ExpiresAt.Sub(sb.CreatedAt) != time.Minute {
+		t.Errorf("the defaults give %+v until %v", sb.Resources, sb.ExpiresAt)
+	}
+	for field, spec := range map[string]core.SandboxSpec{
+		"vcpus":        {Resources: core.Resources{VCPUs: 1}},
+		"memory_bytes": {Resources: core.Resources{MemoryBytes: 512 << 20}},
+		"ttl_seconds":  {TTL: time.Hour},
+	} {
+		_, err := w.svc.CreateSandbox(t.Context(), alice, spec)
+		if e := wantCode(t, err, core.CodeInvalid); e.Field != field {
+			t.Errorf("%s: refused by %+v", field, e)
+		}
+	}
+}
+
+// TestServersQuota: what a tenant's quota says nothing of is as the server has it.
+func TestServersQuota(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.quota = core.Quota{Sandboxes: ptr(int64(1))}
+	w.start().ready()
+	w.create(core.SandboxSpec{})
+	_, err := w.svc.CreateSandbox(t.Context(), alice, core.SandboxSpec{})
+	wantCode(t, err, core.CodeQuota)
+	w.limit(core.Quota{Sandboxes: ptr(int64(0)), VCPUs: ptr(100.0)})
+	w.create(core.SandboxSpec{})
+}
