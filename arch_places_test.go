@@ -40,6 +40,7 @@ var places = []place{
 	{"internal/mountinfo", groupLeaf},
 	{"internal/osthread", groupLeaf},
 	{"internal/pki", groupLeaf},
+	{"internal/outbound", groupLeaf},
 	{"internal/httpserve", groupLeaf},
 	{"internal/guest/wire", groupLeaf},
 	{"internal/guest/client", groupLeaf},

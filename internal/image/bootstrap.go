@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shoal/internal/core"
+	"shoal/internal/image/jail"
 )
 
 // BootstrapConfig says what tree to make, and where.
@@ -54,9 +55,9 @@ func Bootstrap(ctx context.Context, cfg BootstrapConfig) (Result, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.OwnerUID < idCount {
+	if cfg.OwnerUID < jail.IDs {
 		// Maintainer scripts would run as the host's root or as one of its users.
-		return Result{}, core.Invalid("owner_uid", "a tree can't belong to ids of the host's own users: %d is below %d", cfg.OwnerUID, idCount)
+		return Result{}, core.Invalid("owner_uid", "a tree can't belong to ids of the host's own users: %d is below %d", cfg.OwnerUID, jail.IDs)
 	}
 	if os.Geteuid() != 0 {
 		return Result{}, core.Errorf(core.CodeUnsupported, "making a template needs root")
@@ -168,18 +169,18 @@ func prepareDirs(cfg BootstrapConfig) error {
 // runTool runs the tool in the jail.
 func runTool(ctx context.Context, cfg BootstrapConfig, t tool, path string, j job, auth []byte) error {
 	out := &progress{report: cfg.Progress}
-	box := jail{
-		ownerUID: cfg.OwnerUID,
-		binds:    map[string]string{targetName: cfg.Dir, archivesName: filepath.Join(cfg.WorkDir, archivesName)},
-		files:    map[string][]byte{sourcesName: j.list(), authName: auth},
+	box := jail.Jail{
+		OwnerUID: cfg.OwnerUID,
+		Binds:    map[string]string{targetName: cfg.Dir, archivesName: filepath.Join(cfg.WorkDir, archivesName)},
+		Files:    map[string][]byte{sourcesName: j.list(), authName: auth},
 	}
 	argv, env := j.mmdebstrapArgs(path), environmentFor(os.Getenv)
 	if t == debootstrap {
-		box.files[scriptName] = []byte(j.debootstrapScript(path))
+		box.Files[scriptName] = []byte(j.debootstrapScript(path))
 		env = append(env, j.proxies()...)
-		argv = []string{"/bin/sh", filepath.Join(inJail, scriptName)}
+		argv = []string{"/bin/sh", filepath.Join(jail.Dir, scriptName)}
 	}
-	if err := box.run(ctx, argv, env, out); err != nil {
+	if err := box.Run(ctx, argv, env, out); err != nil {
 		return explain(t, err, out.output())
 	}
 	return nil

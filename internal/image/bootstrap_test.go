@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"shoal/internal/core"
+	"shoal/internal/image/jail"
 )
 
 // needMirror skips a test that downloads packages under -short.
@@ -48,7 +49,7 @@ func emptyDir(t *testing.T) (dir, work string) {
 
 func TestBootstrapMinimal(t *testing.T) {
 	needMirror(t)
-	const owner = testOwner + 3*idCount
+	const owner = testOwner + 3*jail.IDs
 	dir, work := emptyDir(t)
 	last := -1
 	result, err := Bootstrap(t.Context(), BootstrapConfig{
@@ -106,7 +107,7 @@ func checkFiles(t *testing.T, dir string, owner uint32) {
 		if err := unix.Lstat(path, &st); err != nil {
 			return err
 		}
-		if st.Uid < owner || st.Uid >= owner+idCount || st.Gid < owner || st.Gid >= owner+idCount {
+		if st.Uid < owner || st.Uid >= owner+jail.IDs || st.Gid < owner || st.Gid >= owner+jail.IDs {
 			t.Errorf("%s belongs to %d:%d", path, st.Uid, st.Gid)
 		}
 		switch st.Mode & unix.S_IFMT {
@@ -143,7 +144,7 @@ func checkFiles(t *testing.T, dir string, owner uint32) {
 // checkNothingOfHost looks for traces of this machine in the tree's settings.
 func checkNothingOfHost(t *testing.T, dir string) {
 	t.Helper()
-	traces := []string{dir, inJail + "/" + targetName, "mmdebstrap", "Acquire::http", "Check-Valid-Until"}
+	traces := []string{dir, jail.Dir + "/" + targetName, "mmdebstrap", "Acquire::http", "Check-Valid-Until"}
 	if host, err := os.Hostname(); err == nil && len(host) > 4 {
 		traces = append(traces, host)
 	}
@@ -174,8 +175,8 @@ func checkNothingOfHost(t *testing.T, dir string) {
 func checkPrograms(t *testing.T, dir string, owner int) {
 	t.Helper()
 	var out bytes.Buffer
-	j := jail{ownerUID: owner, binds: map[string]string{"target": dir}}
-	err := j.run(t.Context(), []string{"/usr/sbin/chroot", inJail + "/target", "/bin/sh", "-euc", `
+	j := jail.Jail{OwnerUID: owner, Binds: map[string]string{"target": dir}}
+	err := j.Run(t.Context(), []string{"/usr/sbin/chroot", jail.Dir + "/target", "/bin/sh", "-euc", `
 		python3 -c 'import ssl, json, sqlite3; print("python", len(ssl.create_default_context().get_ca_certs()) > 50)'
 		apt-cache policy >/dev/null && echo apt; dpkg --audit && echo audit
 		getent hosts "$(hostname)" >/dev/null && echo hostname
@@ -189,7 +190,7 @@ func checkPrograms(t *testing.T, dir string, owner int) {
 func TestBootstrapCancelLeavesNothing(t *testing.T) {
 	t.Parallel()
 	needMirror(t)
-	const owner = testOwner + 4*idCount
+	const owner = testOwner + 4*jail.IDs
 	dir, work := emptyDir(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -246,7 +247,7 @@ func TestBootstrapOfADeadMirror(t *testing.T) {
 	needMirror(t)
 	dir, work := emptyDir(t)
 	_, err := Bootstrap(t.Context(), BootstrapConfig{
-		Recipe: Minimal, Dir: dir, WorkDir: work, OwnerUID: testOwner + 5*idCount, Logger: slog.New(slog.DiscardHandler),
+		Recipe: Minimal, Dir: dir, WorkDir: work, OwnerUID: testOwner + 5*jail.IDs, Logger: slog.New(slog.DiscardHandler),
 		Mirror: "http://127.0.0.1:9/debian", Suite: "bookworm",
 	})
 	var e *core.Error

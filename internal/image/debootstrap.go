@@ -3,12 +3,14 @@ package image
 import (
 	"path/filepath"
 	"strings"
+
+	"shoal/internal/image/jail"
 )
 
 // debootstrapScript returns a shell script that makes the tree with debootstrap at path, which knows one suite only, and
 // then lets the tree's own apt add updates and the recipe's packages.
 func (j job) debootstrapScript(path string) string {
-	target := filepath.Join(inJail, targetName)
+	target := filepath.Join(jail.Dir, targetName)
 	first := j.sources[0]
 	for _, s := range j.sources {
 		if s.Suite == j.distribution.codename {
@@ -31,15 +33,15 @@ func (j job) debootstrapScript(path string) string {
 		strings.Join([]string{
 			quote(path), "--variant=minbase", "--arch=" + quote(j.arch), "--keyring=" + quote(j.distribution.keyring),
 			"--components=" + quote(strings.Join(first.Components, ",")), "--include=ca-certificates",
-			"--cache-dir=" + quote(filepath.Join(inJail, archivesName)), quote(first.Suite), `"$1"`, quote(first.URI),
+			"--cache-dir=" + quote(filepath.Join(jail.Dir, archivesName)), quote(first.Suite), `"$1"`, quote(first.URI),
 		}, " "),
-		`mount --bind ` + quote(filepath.Join(inJail, archivesName)) + ` "$1/var/cache/apt/archives"`,
+		`mount --bind ` + quote(filepath.Join(jail.Dir, archivesName)) + ` "$1/var/cache/apt/archives"`,
 		`mount -t proc proc "$1/proc"`,
 		`for d in null zero full random urandom tty; do [ -e "$1/dev/$d" ] || : >"$1/dev/$d"; mount --bind "/dev/$d" "$1/dev/$d"; done`,
 		`printf '%s\n' ` + quote(strings.Join(conf, "\n")) + ` >"$1/etc/apt/apt.conf.d/99mmdebstrap"`,
 		`printf '%s\n' ` + quote(strings.Join(append(excluded(), "force-unsafe-io"), "\n")) + ` >"$1/etc/dpkg/dpkg.cfg.d/99mmdebstrap"`,
-		`cp ` + quote(filepath.Join(inJail, sourcesName)) + ` "$1/etc/apt/sources.list"`,
-		`mkdir -p "$1/tmp" && cp ` + quote(filepath.Join(inJail, authName)) + ` "$1/tmp/"`,
+		`cp ` + quote(filepath.Join(jail.Dir, sourcesName)) + ` "$1/etc/apt/sources.list"`,
+		`mkdir -p "$1/tmp" && cp ` + quote(filepath.Join(jail.Dir, authName)) + ` "$1/tmp/"`,
 		`printf '#!/bin/sh\nexit 101\n' >"$1/usr/sbin/policy-rc.d" && chmod 0755 "$1/usr/sbin/policy-rc.d"`,
 		`rm -f "$1/etc/resolv.conf" && cp /etc/resolv.conf "$1/etc/resolv.conf"`,
 		`echo "I: installing remaining packages inside the chroot..."`,

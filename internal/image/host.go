@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"shoal/internal/image/jail"
 )
 
 // host is what the host's apt knows that a bootstrap needs.
@@ -125,7 +127,7 @@ func downloadOptions(dump string) []string {
 // environmentFor is the environment of a jail's program: a fixed one, and the proxies that the server itself was given.
 func environmentFor(getenv func(string) string) []string {
 	env := []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/nonexistent", "TMPDIR=" + inJail,
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/nonexistent", "TMPDIR=" + jail.Dir,
 		"LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", "container=lxc",
 	}
 	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"shoal/internal/image/jail"
 )
 
 // testOwner is a range that no sandbox of this machine uses.
@@ -49,8 +51,8 @@ func TestJailShiftsOwners(t *testing.T) {
 	needRoot(t)
 	dir := ownDir(t)
 	var out bytes.Buffer
-	j := jail{ownerUID: testOwner, binds: map[string]string{"target": dir}, files: map[string][]byte{"note": []byte("hello")}}
-	err := j.run(t.Context(), shell(`cd /tmp/target
+	j := jail.Jail{OwnerUID: testOwner, Binds: map[string]string{"target": dir}, Files: map[string][]byte{"note": []byte("hello")}}
+	err := j.Run(t.Context(), shell(`cd /tmp/target
 		cat /tmp/note; id -u; echo $$
 		touch file; chown 1000:50 file; chmod 6755 file
 		ln file hard; ln -s /etc/passwd soft; chown -h 65535:65535 soft
@@ -105,7 +107,7 @@ func processesOf(owner int) []string {
 		for line := range strings.SplitSeq(string(data), "\n") {
 			fields := strings.Fields(line)
 			if len(fields) > 1 && fields[0] == "Uid:" {
-				if uid, _ := strconv.Atoi(fields[1]); uid >= owner && uid < owner+idCount {
+				if uid, _ := strconv.Atoi(fields[1]); uid >= owner && uid < owner+jail.IDs {
 					out = append(out, name)
 				}
 			}
@@ -133,7 +135,7 @@ func (w *signalWriter) Write(p []byte) (int, error) {
 func TestJailCancelLeavesNothing(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	const owner = testOwner + idCount
+	const owner = testOwner + jail.IDs
 	dir := ownDir(t)
 	if err := os.Chown(dir, owner, owner); err != nil {
 		t.Fatal(err)
@@ -143,9 +145,9 @@ func TestJailCancelLeavesNothing(t *testing.T) {
 	w := &signalWriter{text: "ready", seen: make(chan struct{})}
 	ended := make(chan error, 1)
 	go func() {
-		j := jail{ownerUID: owner, binds: map[string]string{"target": dir}}
+		j := jail.Jail{OwnerUID: owner, Binds: map[string]string{"target": dir}}
 		// A daemon that has left its session and ignores what it can, with its own output on the pipe.
-		ended <- j.run(ctx, shell(`trap '' TERM HUP INT; mount -t tmpfs none /tmp/target
+		ended <- j.Run(ctx, shell(`trap '' TERM HUP INT; mount -t tmpfs none /tmp/target
 			setsid sh -c 'trap "" TERM HUP; while :; do sleep 1000; done' & echo ready; wait`), environmentFor(os.Getenv), w)
 	}()
 	<-w.seen
@@ -165,10 +167,10 @@ func TestJailCancelLeavesNothing(t *testing.T) {
 // TestJailDiesWithItsMaker kills the process that runs a jail: a copy of this test's program.
 func TestJailDiesWithItsMaker(t *testing.T) {
 	needRoot(t)
-	const owner = testOwner + 2*idCount
+	const owner = testOwner + 2*jail.IDs
 	if dir := os.Getenv("SHOAL_TEST_JAIL"); dir != "" {
-		j := jail{ownerUID: owner, binds: map[string]string{"target": dir}}
-		fmt.Println(j.run(t.Context(), shell(`setsid sleep 1000 & echo ready; wait`), environmentFor(os.Getenv), os.Stdout))
+		j := jail.Jail{OwnerUID: owner, Binds: map[string]string{"target": dir}}
+		fmt.Println(j.Run(t.Context(), shell(`setsid sleep 1000 & echo ready; wait`), environmentFor(os.Getenv), os.Stdout))
 		return
 	}
 	dir := ownDir(t)

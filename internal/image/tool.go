@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"shoal/internal/core"
+	"shoal/internal/image/jail"
 )
 
 // tool is a program of the host that can make a tree.
@@ -34,7 +35,7 @@ func findTool(look func(string) (string, error)) (tool, string, error) {
 		"this host has neither mmdebstrap nor debootstrap: `apt-get install mmdebstrap`")
 }
 
-// The names below inJail of what a bootstrap needs there.
+// The names below jail.Dir of what a bootstrap needs there.
 const (
 	targetName   = "target"
 	archivesName = "archives"
@@ -64,7 +65,7 @@ func (j job) list() []byte {
 // aptOptions are apt settings for the time of the bootstrap only.
 func (j job) aptOptions() []string {
 	return append([]string{
-		`Dir::Etc::netrc "` + filepath.Join(inJail, authName) + `"`,
+		`Dir::Etc::netrc "` + filepath.Join(jail.Dir, authName) + `"`,
 		`Acquire::Retries "3"`,
 		`Acquire::Languages "none"`,
 		`APT::Install-Recommends "false"`,
@@ -113,7 +114,7 @@ func (j job) addUser() string {
 
 // mmdebstrapArgs returns the command line of mmdebstrap at path.
 func (j job) mmdebstrapArgs(path string) []string {
-	archives := filepath.Join(inJail, archivesName)
+	archives := filepath.Join(jail.Dir, archivesName)
 	args := []string{
 		path, "--mode=root", "--format=directory", "--variant=minbase", "--verbose",
 		"--architectures=" + j.arch,
@@ -140,5 +141,5 @@ func (j job) mmdebstrapArgs(path string) []string {
 	for _, option := range j.aptOptions() {
 		args = append(args, "--aptopt="+option)
 	}
-	return append(args, j.distribution.codename, filepath.Join(inJail, targetName), filepath.Join(inJail, sourcesName))
+	return append(args, j.distribution.codename, filepath.Join(jail.Dir, targetName), filepath.Join(jail.Dir, sourcesName))
 }
