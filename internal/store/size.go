@@ -38,6 +38,11 @@ func ExecSize(e core.Exec) int {
 // EventSize returns how much text an event holds.
 func EventSize(e core.Event) int { return textSize(e.Actor.Kind, e.Actor.ID) + mapSize(e.Data) }
 
+// UsageSize returns how much text a row of usage holds.
+func UsageSize(u core.UsageRow) int {
+	return textSize(string(u.Tenant), string(u.Sandbox), u.Name, u.Template, u.Label) + mapSize(u.Labels)
+}
+
 func mapSize(m map[string]string) (n int) {
 	for k, v := range m {
 		n += textSize(k, v)

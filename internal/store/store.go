@@ -102,6 +102,7 @@ type Reader interface {
 
 	KeyReader
 	TenantReader
+	UsageReader
 	// Setting reads a small value of the server itself, such as the node's id; not_found if it was never put.
 	Setting(name string) (string, error)
 }
@@ -182,6 +183,8 @@ type Tx interface {
 	// DeleteKey removes a key: nothing is found by its hash any more.
 	DeleteKey(tenant core.TenantID, id core.KeyID) error
 	PutSetting(name, value string) error
+
+	UsageWriter
 }
 
 // KeepEvents is how many events are kept per tenant.

@@ -15,10 +15,11 @@ import (
 type position struct {
 	// Kind names the list, so that one list's cursor is no other's.
 	Kind string `json:"k"`
-	// At, Name and Number are the parts of the sort key that the list uses, ID the part that breaks ties.
+	// At, Name, Number and Tenant are the parts of the sort key that the list uses, ID the part that breaks ties.
 	At     int64  `json:"t,omitempty"`
 	Name   string `json:"n,omitempty"`
 	Number int64  `json:"v,omitempty"`
+	Tenant string `json:"w,omitempty"`
 	ID     string `json:"i"`
 }
 

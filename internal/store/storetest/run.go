@@ -31,6 +31,7 @@ func Run(t *testing.T, open Open) {
 		{"Template", testTemplate},
 		{"Exec", testExec},
 		{"Event", testEvent},
+		{"Usage", testUsage},
 		{"Key", testKey},
 		{"KeyAndSetting", testKeyAndSetting},
 		{"Concurrency", testConcurrency},
