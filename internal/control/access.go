@@ -63,6 +63,7 @@ func (s *Service) AccessToken(sb core.Sandbox) string {
 // may do everything inside that sandbox and nothing else. An id that is unknown or deleted is not_found; a caller whom opens
 // turns away is unauthenticated.
 func (s *Service) OpenSandbox(ctx context.Context, id core.SandboxID, opens func(token string) bool) (Principal, core.Sandbox, error) {
+	seen := s.live.seen()
 	sb, err := s.access.sandbox(ctx, id)
 	if err != nil {
 		return Principal{}, core.Sandbox{}, err
@@ -70,7 +71,17 @@ func (s *Service) OpenSandbox(ctx context.Context, id core.SandboxID, opens func
 	if !opens(s.AccessToken(sb)) {
 		return Principal{}, core.Sandbox{}, core.Errorf(core.CodeUnauthenticated, "the sandbox's access token is missing or wrong")
 	}
-	return Principal{Tenant: sb.Tenant, Sandbox: sb.ID, Actor: core.Actor{Kind: "token", ID: string(sb.ID)}}, sb, nil
+	var t core.Tenant
+	err = s.store.View(ctx, func(r store.Reader) error {
+		t, err = liveTenant(r, sb.Tenant)
+		return err
+	})
+	if err != nil {
+		return Principal{}, core.Sandbox{}, err
+	}
+	p := Principal{Tenant: sb.Tenant, Sandbox: sb.ID, Scopes: core.OrdinaryScopes(), Actor: core.Actor{Kind: "token", ID: string(sb.ID)}}
+	p.Quota, p.home, p.seen = s.quotas.of(t), sb.Tenant, seen
+	return p, sb, nil
 }
 
 // Alive reports whether a sandbox, of any tenant, is running. It needs no token and tells nothing else: it is for a liveness

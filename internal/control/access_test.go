@@ -152,7 +152,7 @@ func TestTokenOpensNothingElse(t *testing.T) {
 	}
 	p := w.open(mine)
 	admin := alice
-	admin.Admin = true
+	admin.Admin, admin.Scopes = true, core.AllScopes()
 	walked := 0
 	svc := reflect.ValueOf(w.svc)
 	for i := range svc.NumMethod() {

@@ -13,6 +13,9 @@ import (
 // CreateSandbox records a sandbox, starts it, and returns it when its guest agent has answered. If it fails, or the caller
 // goes away first, nothing of it is left.
 func (s *Service) CreateSandbox(ctx context.Context, p Principal, spec core.SandboxSpec) (core.Sandbox, error) {
+	if err := p.may("CreateSandbox"); err != nil {
+		return core.Sandbox{}, err
+	}
 	start := s.clock.Now()
 	sb, err := s.createSandbox(ctx, p, spec, start)
 	s.observer.Create(err, s.clock.Now().Sub(start))
@@ -28,6 +31,9 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 		return core.Sandbox{}, err
 	}
 	spec, ttl, err := limits.apply(spec)
+	if err == nil {
+		spec.Labels, err = p.labeled(spec.Labels)
+	}
 	if err != nil {
 		return core.Sandbox{}, err
 	}

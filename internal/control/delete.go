@@ -13,6 +13,9 @@ import (
 // DeleteSandbox makes a sandbox gone for every caller, durably, and returns; its machine and files are removed in the
 // background. It is allowed in every state and cancels whatever is under way.
 func (s *Service) DeleteSandbox(ctx context.Context, p Principal, ref string) error {
+	if err := p.may("DeleteSandbox"); err != nil {
+		return err
+	}
 	start := s.clock.Now()
 	err := s.removal.start(ctx, p.Actor, "", func(r store.Reader) (core.Sandbox, error) { return p.findToChange(r, ref) })
 	s.observer.Delete(err, s.clock.Now().Sub(start))

@@ -23,11 +23,14 @@ func system(rule string) core.Actor { return core.Actor{Kind: "system", ID: rule
 // Events returns events after a sequence number; with ref only those of one sandbox. If there are none yet it waits until
 // one comes or wait has passed.
 func (s *Service) Events(ctx context.Context, p Principal, ref string, after int64, limit int, wait time.Duration) (list []core.Event, oldest int64, err error) {
+	if err := p.may("Events"); err != nil {
+		return nil, 0, err
+	}
 	var id core.SandboxID
 	if ref != "" {
 		id, err = s.everKnown(ctx, p, ref)
 	} else {
-		err = p.needKey()
+		err = p.needAll()
 	}
 	if err != nil {
 		return nil, 0, err

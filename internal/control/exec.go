@@ -14,6 +14,9 @@ import (
 // Exec starts a process. It returns its record, and the stream that follows it, which the caller closes; with spec.Detach
 // the stream is nil.
 func (s *Service) Exec(ctx context.Context, p Principal, ref string, spec core.ExecSpec) (core.Exec, core.ExecStream, error) {
+	if err := p.may("Exec"); err != nil {
+		return core.Exec{}, nil, err
+	}
 	start := s.clock.Now()
 	e, stream, err := s.startExec(ctx, p, ref, spec)
 	s.observer.ExecStart(err, s.clock.Now().Sub(start))
@@ -133,6 +136,9 @@ func refused(err error) bool {
 // RunExec starts a process, waits for its end and returns its output, at most limit bytes of each stream. stdin may be nil.
 // If ctx ends first the process goes on and the error is canceled.
 func (s *Service) RunExec(ctx context.Context, p Principal, ref string, spec core.ExecSpec, stdin []byte, limit int) (core.ExecResult, error) {
+	if err := p.may("RunExec"); err != nil {
+		return core.ExecResult{}, err
+	}
 	spec.Detach = false
 	spec.Stdin = stdin != nil
 	e, stream, err := s.Exec(ctx, p, ref, spec)

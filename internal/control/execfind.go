@@ -42,6 +42,9 @@ func (by ExecSelector) check() error {
 // FindExec finds an exec of a sandbox by process id or tag, also one that has ended and is still on record. If several have it,
 // a running one wins, then the newest. It returns the record; GetExec has the live figures too.
 func (s *Service) FindExec(ctx context.Context, p Principal, ref string, by ExecSelector) (core.Exec, error) {
+	if err := p.may("FindExec"); err != nil {
+		return core.Exec{}, err
+	}
 	if err := by.check(); err != nil {
 		return core.Exec{}, err
 	}

@@ -9,6 +9,9 @@ import (
 
 // AttachExec follows an exec's output from an offset.
 func (s *Service) AttachExec(ctx context.Context, p Principal, ref string, id core.ExecID, from int64) (core.ExecStream, error) {
+	if err := p.may("AttachExec"); err != nil {
+		return nil, err
+	}
 	sb, e, err := s.exec(ctx, p, ref, id)
 	if err != nil {
 		return nil, err
@@ -34,6 +37,9 @@ func (s *Service) AttachExec(ctx context.Context, p Principal, ref string, id co
 
 // GetExec returns an exec: its record, with what the guest agent says while it runs.
 func (s *Service) GetExec(ctx context.Context, p Principal, ref string, id core.ExecID) (core.Exec, error) {
+	if err := p.may("GetExec"); err != nil {
+		return core.Exec{}, err
+	}
 	sb, e, err := s.exec(ctx, p, ref, id)
 	if err != nil {
 		return e, err
@@ -65,6 +71,9 @@ func (s *Service) merge(ctx context.Context, sb core.Sandbox, e, live core.Exec)
 func (s *Service) ListExecs(
 	ctx context.Context, p Principal, ref string, f store.ExecFilter, page store.Page,
 ) (list []core.Exec, next string, err error) {
+	if err := p.may("ListExecs"); err != nil {
+		return nil, "", err
+	}
 	if err := checkTag(f.Tag); err != nil {
 		return nil, "", err
 	}
@@ -104,6 +113,9 @@ func (s *Service) ListExecs(
 
 // SignalExec sends a signal to an exec's whole group.
 func (s *Service) SignalExec(ctx context.Context, p Principal, ref string, id core.ExecID, signal string) error {
+	if err := p.may("SignalExec"); err != nil {
+		return err
+	}
 	g, err := s.execGuest(ctx, p, ref, id)
 	if err != nil {
 		return err
@@ -113,6 +125,9 @@ func (s *Service) SignalExec(ctx context.Context, p Principal, ref string, id co
 
 // CancelExec kills an exec's whole group.
 func (s *Service) CancelExec(ctx context.Context, p Principal, ref string, id core.ExecID) error {
+	if err := p.may("CancelExec"); err != nil {
+		return err
+	}
 	g, err := s.execGuest(ctx, p, ref, id)
 	if err != nil {
 		return err
@@ -122,6 +137,9 @@ func (s *Service) CancelExec(ctx context.Context, p Principal, ref string, id co
 
 // ResizeExec changes the size of an exec's terminal.
 func (s *Service) ResizeExec(ctx context.Context, p Principal, ref string, id core.ExecID, rows, cols uint16) error {
+	if err := p.may("ResizeExec"); err != nil {
+		return err
+	}
 	g, err := s.execGuest(ctx, p, ref, id)
 	if err != nil {
 		return err
@@ -131,6 +149,9 @@ func (s *Service) ResizeExec(ctx context.Context, p Principal, ref string, id co
 
 // WriteExecStdin appends to a running exec's input; end closes it afterwards.
 func (s *Service) WriteExecStdin(ctx context.Context, p Principal, ref string, id core.ExecID, data []byte, end bool) error {
+	if err := p.may("WriteExecStdin"); err != nil {
+		return err
+	}
 	g, err := s.execGuest(ctx, p, ref, id)
 	if err != nil {
 		return err

@@ -96,10 +96,13 @@ const (
 	forgetEvery = time.Hour
 )
 
-// forgetLoop drops the records of sandboxes that were deleted long ago.
+// forgetLoop drops the records of sandboxes that were deleted, and of keys that expired, long ago.
 func (x *expiry) forgetLoop(ctx context.Context) {
 	for {
 		err := x.store.Update(ctx, func(tx store.Tx) error {
+			if err := tx.ForgetKeys(x.clock.Now().Add(-keepExpired)); err != nil {
+				return err
+			}
 			_, err := tx.ForgetSandboxes(x.clock.Now().Add(-keepDeleted))
 			return err
 		})

@@ -438,8 +438,11 @@ type world struct {
 }
 
 var (
-	alice = control.Principal{Tenant: "alice", Actor: core.Actor{Kind: "key", ID: "k1"}}
-	bob   = control.Principal{Tenant: "bob", Actor: core.Actor{Kind: "key", ID: "k2"}}
+	alice = control.Principal{Tenant: "alice", Actor: core.Actor{Kind: "key", ID: "k1"}, Scopes: tenantsScopes}
+	bob   = control.Principal{Tenant: "bob", Actor: core.Actor{Kind: "key", ID: "k2"}, Scopes: tenantsScopes}
+
+	// tenantsScopes are all but the operator's.
+	tenantsScopes = core.AllScopes().Without(core.ScopeAdmin)
 )
 
 func newWorld(t *testing.T) *world {

@@ -87,6 +87,9 @@ func (x *idle) prints(ctx context.Context, id core.SandboxID) bool {
 // Touch counts as a use of a sandbox, as every call on its execs and files does. Looking at its record, its events or its
 // metrics does not: whoever wants that to keep a sandbox, as some dialects do, touches it.
 func (s *Service) Touch(ctx context.Context, p Principal, ref string) error {
+	if err := p.may("Touch"); err != nil {
+		return err
+	}
 	_, err := s.used(ctx, p, ref)
 	return err
 }

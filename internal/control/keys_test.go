@@ -130,8 +130,8 @@ func TestDeleteKey(t *testing.T) {
 	}
 }
 
-// TestKeysAreForAdmins: another's key, even of the same tenant, can't make itself a second one or remove others.
-func TestKeysAreForAdmins(t *testing.T) {
+// TestKeysTakeAScope: an ordinary key, even of the same tenant, can't make itself a second one or remove others.
+func TestKeysTakeAScope(t *testing.T) {
 	w := newWorld(t).start()
 	admin, _ := adminOf(w)
 	key, secret, err := w.svc.NewKey(t.Context(), admin, core.KeySpec{})

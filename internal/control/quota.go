@@ -20,14 +20,20 @@ type quotas struct {
 // of is what a tenant may have.
 func (q *quotas) of(t core.Tenant) core.Quota { return t.Quota.Over(q.defaults) }
 
+// Why a tenant can't act.
+var (
+	errTenantDeleted = core.Errorf(core.CodeDenied, "the tenant is deleted")
+	errSuspended     = core.Errorf(core.CodeDenied, "the tenant is suspended: the server's operator can let it go on")
+)
+
 // liveTenant finds a tenant that may act.
 func liveTenant(r store.Reader, id core.TenantID) (core.Tenant, error) {
 	t, err := r.Tenant(string(id))
 	switch {
 	case core.IsCode(err, core.CodeNotFound):
-		return t, core.Errorf(core.CodeDenied, "the tenant is deleted")
+		return t, errTenantDeleted
 	case err == nil && !t.SuspendedAt.IsZero():
-		return t, core.Errorf(core.CodeDenied, "the tenant is suspended: its operator can resume it")
+		return t, errSuspended
 	}
 	return t, err
 }

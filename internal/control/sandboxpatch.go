@@ -29,6 +29,9 @@ type SandboxPatch struct {
 
 // UpdateSandbox changes a sandbox, all that the patch names or nothing, in one moment.
 func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, patch SandboxPatch) (sb core.Sandbox, err error) {
+	if err := p.may("UpdateSandbox"); err != nil {
+		return core.Sandbox{}, err
+	}
 	if err := patch.check(); err != nil {
 		return core.Sandbox{}, err
 	}
@@ -39,6 +42,13 @@ func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, pa
 	err = s.store.Update(ctx, func(tx store.Tx) error {
 		if sb, err = p.findToChange(tx, ref); err != nil {
 			return err
+		}
+		if patch.Labels != nil {
+			labels, err := p.labeled(*patch.Labels)
+			if err != nil {
+				return err
+			}
+			patch.Labels = &labels
 		}
 		limits, err := s.limitsIn(tx, sb.Tenant)
 		if err != nil {

@@ -76,6 +76,7 @@ type deps struct {
 	// limits are the server's; limitsOf has those of a tenant.
 	limits Limits
 	quotas *quotas
+	live   *live
 }
 
 // New returns the use cases. Nothing happens before Start.
@@ -91,8 +92,9 @@ func New(cfg Config) *Service {
 		commands: newCommands(), waiters: newWaiters(), tasks: newTasks(),
 		activity: newActivity(cfg.Store, cfg.Clock, cfg.Logger),
 		limits:   cfg.Limits, quotas: &quotas{defaults: cfg.Limits.Quota},
+		live: newLive(cfg.Store, cfg.Clock),
 	}
-	s := &Service{deps: d, finder: &finder{d}, keys: &keys{deps: d}, nodeID: cfg.NodeID}
+	s := &Service{deps: d, finder: &finder{d}, keys: &keys{deps: d, lastUsed: map[core.KeyID]time.Time{}}, nodeID: cfg.NodeID}
 	s.access = &access{deps: d}
 	s.templates = &templates{deps: d, build: cfg.Build, names: cfg.Bootstrap}
 	s.records = &execRecords{deps: d, young: newYoung()}
@@ -121,6 +123,7 @@ func (s *Service) Start(ctx context.Context) error {
 	s.tasks.run(s.idle.loop)
 	s.tasks.run(s.expiry.forgetLoop)
 	s.tasks.run(s.repair.exitLoop)
+	s.tasks.run(s.live.loop)
 	s.tasks.run(s.templates.loop)
 	return nil
 }
@@ -144,6 +147,9 @@ func (s *Service) Ready(ctx context.Context) error {
 
 // Capacity tells what the node has and has promised.
 func (s *Service) Capacity(ctx context.Context, p Principal) (core.NodeCapacity, error) {
+	if err := p.may("Capacity"); err != nil {
+		return core.NodeCapacity{}, err
+	}
 	if err := p.needKey(); err != nil {
 		return core.NodeCapacity{}, err
 	}

@@ -35,6 +35,9 @@ type templates struct {
 
 // ListTemplates returns a page of the templates that the tenant may use.
 func (s *Service) ListTemplates(ctx context.Context, p Principal, page store.Page) (list []core.Template, next string, err error) {
+	if err := p.may("ListTemplates"); err != nil {
+		return nil, "", err
+	}
 	if err := p.needKey(); err != nil {
 		return nil, "", err
 	}
@@ -47,6 +50,9 @@ func (s *Service) ListTemplates(ctx context.Context, p Principal, page store.Pag
 
 // GetTemplate finds a template by id or name; one that is being built is returned with its progress.
 func (s *Service) GetTemplate(ctx context.Context, p Principal, ref string) (core.Template, error) {
+	if err := p.may("GetTemplate"); err != nil {
+		return core.Template{}, err
+	}
 	if err := p.needKey(); err != nil {
 		return core.Template{}, err
 	}

@@ -67,7 +67,13 @@ func twoTenants(t *testing.T) (*control.Service, store.Store) {
 	t.Cleanup(func() { _ = svc.Close() })
 	now := time.Now().UTC().Truncate(time.Second)
 	err = db.Update(t.Context(), func(tx store.Tx) error {
-		if err := tx.PutKey(core.Key{ID: "k1", Tenant: "a", Name: "a", Hash: core.HashSecret(mine), CreatedAt: now}); err != nil {
+		for _, id := range []core.TenantID{"a", "b"} {
+			if err := tx.PutTenant(core.Tenant{ID: id, Name: string(id), CreatedAt: now}); err != nil {
+				return err
+			}
+		}
+		key := core.Key{ID: "k1", Tenant: "a", Name: "a", Hash: core.HashSecret(mine), CreatedAt: now, Scopes: core.OrdinaryScopes()}
+		if err := tx.PutKey(key); err != nil {
 			return err
 		}
 		return tx.PutSandbox(core.Sandbox{

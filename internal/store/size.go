@@ -24,7 +24,7 @@ func TemplateSize(t core.Template) int {
 }
 
 // KeySize returns how much text a key holds.
-func KeySize(k core.Key) int { return textSize(k.Name) }
+func KeySize(k core.Key) int { return textSize(k.Name) + mapSize(k.Labels) }
 
 // TenantSize returns how much text a tenant holds.
 func TenantSize(t core.Tenant) int { return textSize(t.Name) + mapSize(t.Labels) }

@@ -66,6 +66,14 @@ type ExecFilter struct {
 	Running bool
 }
 
+// KeyFilter selects keys. A zero field selects nothing out.
+type KeyFilter struct {
+	// Under is a key: it and those that descend from it.
+	Under core.KeyID
+	// NoAdmins leaves out those of the server's operator.
+	NoAdmins bool
+}
+
 // ExecKey names an exec by what it has inside the sandbox: its process id, its tag, or both. One at least is not zero.
 type ExecKey struct {
 	PID int
@@ -112,7 +120,9 @@ type KeyReader interface {
 	// KeyByHash finds the key of any tenant whose secret has this hash.
 	KeyByHash(hash string) (core.Key, error)
 	Key(tenant core.TenantID, id core.KeyID) (core.Key, error)
-	ListKeys(tenant core.TenantID, page Page) (list []core.Key, next string, err error)
+	ListKeys(tenant core.TenantID, filter KeyFilter, page Page) (list []core.Key, next string, err error)
+	// KeyDescends reports whether a key is another one or descends from it.
+	KeyDescends(tenant core.TenantID, id, from core.KeyID) (bool, error)
 }
 
 // TenantReader reads tenants and what they have.
@@ -140,6 +150,18 @@ type TenantWriter interface {
 	PurgeTenant(tenant core.TenantID) (more bool, err error)
 }
 
+// KeyWriter writes API keys.
+type KeyWriter interface {
+	// PutKey inserts or replaces a key. Its tenant and its parent never change, and no two have the same hash: either gives conflict.
+	PutKey(core.Key) error
+	// DeleteKey removes a key with all that descend from it, and returns them, itself first: nothing is found by their hashes any more.
+	DeleteKey(tenant core.TenantID, id core.KeyID) ([]core.Key, error)
+	// PutKeyUsed writes a key's UsedAt and nothing else of it. One that isn't there is left alone.
+	PutKeyUsed(id core.KeyID, at time.Time) error
+	// ForgetKeys removes the keys that expired before t.
+	ForgetKeys(before time.Time) error
+}
+
 // ExecReader reads the records of execs.
 type ExecReader interface {
 	Exec(sandbox core.SandboxID, id core.ExecID) (core.Exec, error)
@@ -156,6 +178,7 @@ type ExecReader interface {
 type Tx interface {
 	Reader
 	TenantWriter
+	KeyWriter
 	// PutSandbox inserts or replaces a sandbox. A name that another live sandbox of the tenant has gives conflict, an id that
 	// was ever used by another tenant, or whose sandbox is deleted or forgotten, gives conflict: it can't come back.
 	PutSandbox(core.Sandbox) error
@@ -178,10 +201,6 @@ type Tx interface {
 	// AppendEvent gives the event the tenant's next sequence number and keeps at most the newest KeepEvents of the tenant.
 	AppendEvent(core.Event) (core.Event, error)
 
-	// PutKey inserts or replaces a key. Its tenant never changes, and no two have the same hash: either gives conflict.
-	PutKey(core.Key) error
-	// DeleteKey removes a key: nothing is found by its hash any more.
-	DeleteKey(tenant core.TenantID, id core.KeyID) error
 	PutSetting(name, value string) error
 
 	UsageWriter

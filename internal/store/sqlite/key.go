@@ -3,15 +3,26 @@ package sqlite
 import (
 	"shoal/internal/core"
 	"shoal/internal/store"
+	"time"
 )
 
 const (
-	noKey     = "no such key"
-	selectKey = "SELECT id, tenant, name, hash, admin, created_at, expires_at FROM api_key "
+	noKey      = "no such key"
+	keyColumns = "id, tenant, name, hash, admin, created_at, expires_at, dialect, scopes, labels, parent, used_at"
+	selectKey  = "SELECT " + keyColumns + " FROM api_key "
+	// family is a key of a tenant with all that descend from it: ?1 is the tenant, ?2 the key.
+	family = `WITH RECURSIVE family (id) AS (
+		SELECT id FROM api_key WHERE id = ?2 AND tenant = ?1
+		UNION SELECT k.id FROM api_key k JOIN family f ON k.parent = f.id WHERE k.tenant = ?1) `
 )
 
 func scanKey(r row) (k core.Key, err error) {
-	err = r.Scan(&k.ID, &k.Tenant, &k.Name, &k.Hash, &k.Admin, (*instant)(&k.CreatedAt), (*instant)(&k.ExpiresAt))
+	var scopes []string
+	err = r.Scan(&k.ID, &k.Tenant, &k.Name, &k.Hash, &k.Admin, (*instant)(&k.CreatedAt), (*instant)(&k.ExpiresAt),
+		&k.Dialect, jsonOf(&scopes), jsonOf(&k.Labels), &k.Parent, (*instant)(&k.UsedAt))
+	for _, s := range scopes {
+		k.Scopes |= core.ScopesOf(core.Scope(s)) // a word of a newer program's gives nothing
+	}
 	return k, err
 }
 
@@ -26,7 +37,7 @@ func (r *reader) Key(tenant core.TenantID, id core.KeyID) (core.Key, error) {
 }
 
 // ListKeys returns a page of a tenant's keys, newest first.
-func (r *reader) ListKeys(tenant core.TenantID, page store.Page) (list []core.Key, next string, err error) {
+func (r *reader) ListKeys(tenant core.TenantID, filter store.KeyFilter, page store.Page) (list []core.Key, next string, err error) {
 	if err := checkLimit(page.Limit); err != nil {
 		return nil, "", err
 	}
@@ -34,13 +45,18 @@ func (r *reader) ListKeys(tenant core.TenantID, page store.Page) (list []core.Ke
 	if err != nil {
 		return nil, "", err
 	}
-	query, args := selectKey+"WHERE tenant = ?1", []any{tenant}
-	if ok {
-		query += " AND (created_at, id) < (?2, ?3)"
-		args = append(args, after.At, after.ID)
+	query := selectKey + "WHERE tenant = ?1"
+	if filter.Under != "" {
+		query = family + query + " AND id IN (SELECT id FROM family)"
 	}
-	list, more, err := readPage(r, scanKey, store.KeySize, page.Limit, query+" ORDER BY created_at DESC, id DESC LIMIT ?",
-		append(args, page.Limit+1)...)
+	if filter.NoAdmins {
+		query += " AND NOT admin"
+	}
+	if ok {
+		query += " AND (created_at, id) < (?3, ?4)"
+	}
+	list, more, err := readPage(r, scanKey, store.KeySize, page.Limit, query+" ORDER BY created_at DESC, id DESC LIMIT ?5",
+		tenant, filter.Under, after.At, after.ID, page.Limit+1)
 	if err != nil || !more {
 		return list, "", err
 	}
@@ -48,29 +64,56 @@ func (r *reader) ListKeys(tenant core.TenantID, page store.Page) (list []core.Ke
 	return list, position{Kind: "keys", At: nanoseconds(last.CreatedAt), ID: string(last.ID)}.String(), nil
 }
 
-// DeleteKey removes a key.
-func (w *writer) DeleteKey(tenant core.TenantID, id core.KeyID) error {
-	n, err := w.change("delete key", "DELETE FROM api_key WHERE id = ? AND tenant = ?", id, tenant)
-	if err == nil && n == 0 {
-		err = core.Errorf(core.CodeNotFound, noKey)
-	}
-	return err
+// KeyDescends reports whether a key is another one or descends from it.
+func (r *reader) KeyDescends(tenant core.TenantID, id, from core.KeyID) (bool, error) {
+	n, err := one(r, "", scanNumber, family+"SELECT count(*) FROM family WHERE id = ?3", tenant, from, id)
+	return n > 0, err
 }
 
-// PutKey inserts or replaces a key. Its tenant never changes.
+// DeleteKey removes a key with all that descend from it.
+func (w *writer) DeleteKey(tenant core.TenantID, id core.KeyID) ([]core.Key, error) {
+	list, err := many(&w.reader, scanKey, family+selectKey+"WHERE id IN (SELECT id FROM family) ORDER BY id <> ?2, created_at, id", tenant, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, core.Errorf(core.CodeNotFound, noKey)
+	}
+	_, err = w.change("delete key", family+"DELETE FROM api_key WHERE id IN (SELECT id FROM family)", tenant, id)
+	return list, err
+}
+
+// PutKey inserts or replaces a key. Its tenant and parent never change.
 func (w *writer) PutKey(k core.Key) error {
 	if k.ID == "" || k.Tenant == "" || k.Hash == "" {
 		return core.Errorf(core.CodeInvalid, "a key has an id, a tenant and a hash")
 	}
-	n, err := w.change("write key", `INSERT INTO api_key (id, tenant, name, hash, admin, created_at, expires_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?)
+	if err := checkText("labels", k.Labels); err != nil {
+		return err
+	}
+	scopes := k.Scopes.List()
+	n, err := w.change("write key", "INSERT INTO api_key ("+keyColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET name = excluded.name, hash = excluded.hash, admin = excluded.admin,
-		created_at = excluded.created_at, expires_at = excluded.expires_at
-		WHERE api_key.tenant = excluded.tenant`,
-		k.ID, k.Tenant, k.Name, k.Hash, k.Admin, instant(k.CreatedAt), instant(k.ExpiresAt))
+		created_at = excluded.created_at, expires_at = excluded.expires_at, dialect = excluded.dialect, scopes = excluded.scopes,
+		labels = excluded.labels, used_at = excluded.used_at
+		WHERE api_key.tenant = excluded.tenant AND api_key.parent = excluded.parent`,
+		k.ID, k.Tenant, k.Name, k.Hash, k.Admin, instant(k.CreatedAt), instant(k.ExpiresAt),
+		k.Dialect, jsonOf(&scopes), jsonOf(&k.Labels), k.Parent, instant(k.UsedAt))
 	if err == nil && n == 0 {
 		err = core.Errorf(core.CodeConflict, "the id has been used before")
 	}
+	return err
+}
+
+// PutKeyUsed writes when a key was last used.
+func (w *writer) PutKeyUsed(id core.KeyID, at time.Time) error {
+	_, err := w.change("write use of a key", "UPDATE api_key SET used_at = ? WHERE id = ?", instant(at), id)
+	return err
+}
+
+// ForgetKeys removes the keys that expired before t. What descends from one has expired too.
+func (w *writer) ForgetKeys(before time.Time) error {
+	_, err := w.change("forget keys", "DELETE FROM api_key WHERE expires_at < ?", instant(before))
 	return err
 }
 
