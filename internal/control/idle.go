@@ -137,6 +137,51 @@ func (h heldGuest) WriteFile(ctx context.Context, path string, opts core.WriteOp
 	return h.Guest.WriteFile(ctx, path, opts, r)
 }
 
+// Checksum keeps the sandbox in use while a file is read.
+func (h heldGuest) Checksum(ctx context.Context, path string, algorithm core.ChecksumAlgorithm) (core.Checksum, error) {
+	release, err := h.activity.hold(ctx, h.id)
+	if err != nil {
+		return core.Checksum{}, err
+	}
+	defer release()
+	return h.Guest.Checksum(ctx, path, algorithm)
+}
+
+// Change keeps the sandbox in use while a tree is changed.
+func (h heldGuest) Change(ctx context.Context, path string, change core.FileChange) (core.FileInfo, error) {
+	release, err := h.activity.hold(ctx, h.id)
+	if err != nil {
+		return core.FileInfo{}, err
+	}
+	defer release()
+	return h.Guest.Change(ctx, path, change)
+}
+
+// Watch keeps the sandbox in use until the watch is closed.
+func (h heldGuest) Watch(ctx context.Context, path string, opts core.WatchOptions) (core.FileWatch, error) {
+	release, err := h.activity.hold(ctx, h.id)
+	if err != nil {
+		return nil, err
+	}
+	w, err := h.Guest.Watch(ctx, path, opts)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return heldWatch{w, release}, nil
+}
+
+type heldWatch struct {
+	core.FileWatch
+	release func()
+}
+
+// Close ends the use.
+func (h heldWatch) Close() error {
+	defer h.release()
+	return h.FileWatch.Close()
+}
+
 // DialPort keeps the sandbox in use until the connection is closed.
 func (h heldGuest) DialPort(ctx context.Context, port uint16) (net.Conn, error) {
 	release, err := h.activity.hold(ctx, h.id)

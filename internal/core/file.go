@@ -67,6 +67,132 @@ type WriteOptions struct {
 	Parents bool
 	// Exclusive refuses a path at which there is something already, with code exists.
 	Exclusive bool
+	// Append adds the content to the end of a file that is there, instead of replacing it.
+	Append bool
+}
+
+// FileChange is what is changed of a file. What is nil or empty stays as it is. They happen in the order of the fields, but for the
+// mode, which comes after the owner because a new owner takes setuid and setgid away, and the times, which come last.
+type FileChange struct {
+	// Size cuts a file off, or lengthens it with zeros that take no room.
+	Size *int64
+	// Mode is the permission bits.
+	Mode *uint32
+	// Owner and Group are names or numbers.
+	Owner, Group string
+	// Xattrs are set, or removed, in their order.
+	Xattrs []XattrChange
+	// ModifiedAt and AccessedAt are the file's times.
+	ModifiedAt, AccessedAt *time.Time
+	// Recursive changes owner, group and mode of everything below a directory too; links in it are changed themselves, but for the mode.
+	Recursive bool
+	// NoFollow changes a link at the path itself and not what it leads to.
+	NoFollow bool
+}
+
+// Xattr is an extended attribute.
+type Xattr struct {
+	Name  string
+	Value []byte
+}
+
+// XattrChange sets an extended attribute, or removes it, which is not_found if the file has none of that name.
+type XattrChange struct {
+	Name   string
+	Value  []byte
+	Remove bool
+}
+
+// The bounds of extended attributes. Those of the values and names are the kernel's.
+const (
+	MaxXattrName  = 255
+	MaxXattrValue = 64 << 10
+	// MaxXattrChanges bounds how many are changed together, MaxXattrBytes what their values, or those that are read, come to.
+	MaxXattrChanges = 64
+	MaxXattrBytes   = 256 << 10
+)
+
+// LinkOptions say how a link is made.
+type LinkOptions struct {
+	// Hard makes another name of the file at the target, which is an absolute path then. Otherwise the target is only text.
+	Hard bool
+	// User owns a symbolic link; empty means the template's default user.
+	User string
+	// Parents makes missing parent directories.
+	Parents bool
+	// Replace replaces, at once, what there is at the path, unless that is a directory. Otherwise that is exists.
+	Replace bool
+}
+
+// ChecksumAlgorithm is a way to make a digest.
+type ChecksumAlgorithm string
+
+// The algorithms. MD5 and SHA-1 find transfers that went wrong; against somebody who means to deceive they are no help.
+const (
+	ChecksumSHA256 ChecksumAlgorithm = "sha256"
+	ChecksumSHA512 ChecksumAlgorithm = "sha512"
+	ChecksumSHA1   ChecksumAlgorithm = "sha1"
+	ChecksumMD5    ChecksumAlgorithm = "md5"
+)
+
+// Size returns how many bytes a digest has; zero for an unknown algorithm.
+func (a ChecksumAlgorithm) Size() int {
+	switch a {
+	case ChecksumSHA256:
+		return 32
+	case ChecksumSHA512:
+		return 64
+	case ChecksumSHA1:
+		return 20
+	case ChecksumMD5:
+		return 16
+	}
+	return 0
+}
+
+// Checksum is the digest of what was read of a file.
+type Checksum struct {
+	File FileInfo
+	// Bytes is how many bytes were read.
+	Bytes  int64
+	Digest []byte
+}
+
+// WatchOptions say what is watched.
+type WatchOptions struct {
+	// Recursive also watches every directory below, those included that are made later. Links are not followed.
+	Recursive bool
+}
+
+// FileEventKind says what happened.
+type FileEventKind string
+
+// The kinds of event.
+const (
+	// FileCreated: there is a new name at Path; also one that was moved there from where nobody watches.
+	FileCreated FileEventKind = "create"
+	// FileWritten: content was changed.
+	FileWritten FileEventKind = "write"
+	// FileRemoved: the name is gone.
+	FileRemoved FileEventKind = "remove"
+	// FileRenamed: Path is now To; without To it was moved to where nobody watches.
+	FileRenamed FileEventKind = "rename"
+	// FileChanged: mode, owner, times or attributes were changed.
+	FileChanged FileEventKind = "chmod"
+	// FileOverflow: things happened that are not told. What is there has to be looked at anew; what happens from now on is told.
+	FileOverflow FileEventKind = "overflow"
+	// FileGone is the last event: what was watched is not at its path any more.
+	FileGone FileEventKind = "gone"
+)
+
+// FileEvent is one thing that happened to files. Paths are absolute and begin with the path that was asked for.
+type FileEvent struct {
+	Kind FileEventKind
+	Path string
+	// To is the new path of what was renamed.
+	To string
+	// Dir says that it happened to a directory.
+	Dir bool
 }
 
 // RemoveOptions say how a file is removed.

@@ -113,10 +113,26 @@ type TreeInfo struct {
 }
 
 // Guest is one sandbox's guest agent. Everything that comes back from it is hostile: sizes are bounded and names are
-// bytes. An error with CodeUnavailable means that the agent or its sandbox is gone or does not answer.
+// bytes. An error with CodeUnavailable means that the agent or its sandbox is gone or does not answer. What an agent of an
+// older build doesn't know yet is unsupported.
 type Guest interface {
+	GuestExecs
+	FileReader
+	FileWriter
 	// Ping makes a round trip without starting a process.
 	Ping(ctx context.Context) error
+	// Resolve returns the absolute path that a user means by a path: one that is empty or relative counts from the default working
+	// directory for the default user and from the home for any other, and "~" is the home. An empty user is the default user; one that
+	// does not exist is invalid with field "user".
+	Resolve(ctx context.Context, path, user string) (Place, error)
+	// Watch follows what happens to files. It returns once everything is being watched, so that what happens from then on is told.
+	Watch(ctx context.Context, path string, opts WatchOptions) (FileWatch, error)
+	// DialPort connects to a TCP port on the sandbox's own loopback.
+	DialPort(ctx context.Context, port uint16) (net.Conn, error)
+}
+
+// GuestExecs starts and follows processes.
+type GuestExecs interface {
 	// Exec starts a process and follows it from its first byte. The stream holds the process back while the caller is
 	// slow, within bounds; closing it lets the process go on.
 	Exec(ctx context.Context, id ExecID, spec ExecSpec) (ExecStream, error)
@@ -133,26 +149,47 @@ type Guest interface {
 	WriteStdin(ctx context.Context, id ExecID, data []byte, end bool) error
 	// Acknowledge lets the agent forget the records of ended execs.
 	Acknowledge(ctx context.Context, ids []ExecID) error
+}
 
+// FileReader reads a sandbox's files: through its guest agent while it runs, from its tree on the host while it doesn't. Both answer
+// alike; internal/files/filestest is the suite that says how. Paths are absolute inside the sandbox. A symbolic link in the middle of
+// a path is followed, and never leads out of the sandbox's root.
+type FileReader interface {
+	// Stat describes a file as lstat does: a symbolic link itself, with its target.
 	Stat(ctx context.Context, path string) (FileInfo, error)
-	// Resolve returns the absolute path that a user means by a path: one that is empty or relative counts from the default working
-	// directory for the default user and from the home for any other, and "~" is the home. An empty user is the default user; one that
-	// does not exist is invalid with field "user".
-	Resolve(ctx context.Context, path, user string) (Place, error)
 	// Walk returns a page of a tree, with Final set, and whether there is more. A link at the path itself is followed if Depth is
 	// not zero; other links are not gone into.
 	Walk(ctx context.Context, path string, opts WalkOptions) (page []FileInfo, more bool, err error)
 	// ListFiles returns a directory's entries in name order, at most limit, after the name `after`.
 	ListFiles(ctx context.Context, path, after string, limit int) ([]FileInfo, error)
-	// ReadFile returns content from offset, at most length bytes (length < 0: to the end), with the file's info.
+	// ReadFile returns content from offset, at most length bytes (length < 0: to the end), with the file's info. A link is followed.
 	ReadFile(ctx context.Context, path string, offset, length int64) (FileInfo, io.ReadCloser, error)
+	// Xattrs returns the extended attributes of what a path leads to that its user may see, in the order of their names.
+	Xattrs(ctx context.Context, path string) ([]Xattr, error)
+	// Checksum reads a regular file where it is and returns the digest of its content. A link is followed.
+	Checksum(ctx context.Context, path string, algorithm ChecksumAlgorithm) (Checksum, error)
+}
+
+// FileWriter changes a running sandbox's files.
+type FileWriter interface {
 	// WriteFile writes a whole file from r. Until it returns nil the old content stands.
 	WriteFile(ctx context.Context, path string, opts WriteOptions, r io.Reader) (FileInfo, error)
+	// Change changes what there is to know of a file besides its content, and its size. Not all of it happens at once: what was done
+	// before an error stays done.
+	Change(ctx context.Context, path string, change FileChange) (FileInfo, error)
+	// Link makes a symbolic or a hard link at a path.
+	Link(ctx context.Context, path, target string, opts LinkOptions) (FileInfo, error)
 	Mkdir(ctx context.Context, path string, opts WriteOptions) error
 	Move(ctx context.Context, from, to string) error
 	Remove(ctx context.Context, path string, opts RemoveOptions) error
-	// DialPort connects to a TCP port on the sandbox's own loopback.
-	DialPort(ctx context.Context, port uint16) (net.Conn, error)
+}
+
+// FileWatch is one watcher's view of what happens to files.
+type FileWatch interface {
+	// Recv returns what happened next. The last event has kind gone, after which Recv returns io.EOF.
+	Recv() (FileEvent, error)
+	// Close stops watching.
+	Close() error
 }
 
 // ExecStream is one caller's view of an exec.

@@ -66,9 +66,9 @@ type write struct {
 	f *os.File
 	// temp is the name of the file beside; empty if it is written in place.
 	temp, final string
-	// exclusive says that nothing may be replaced.
-	exclusive bool
-	done      bool
+	// exclusive says that nothing may be replaced, appended that what is there stays in front of what is written.
+	exclusive, appended bool
+	done                bool
 }
 
 // openWrite decides how a file is written. A symbolic link is followed, as cp does. An existing file keeps mode and
@@ -84,7 +84,10 @@ func openWrite(name string, q wire.WriteRequest, acc account) (*write, error) {
 	}
 	uid, gid := int(acc.uid), int(acc.gid)
 	st, err := os.Lstat(final)
+	appended := q.Append && err == nil && st.Mode().IsRegular()
 	switch {
+	case q.Append && q.Exclusive:
+		return nil, core.Invalid("append", "what is not there has no end to add to")
 	case err == nil && q.Exclusive:
 		return nil, fs.ErrExist
 	case err == nil && st.IsDir():
@@ -108,7 +111,7 @@ func openWrite(name string, q wire.WriteRequest, acc account) (*write, error) {
 			return nil, err
 		}
 	}
-	w := &write{final: final, exclusive: q.Exclusive, temp: path.Dir(final) + "/.shoal-" + strings.ToLower(rand.Text())}
+	w := &write{final: final, exclusive: q.Exclusive, appended: appended, temp: tempBeside(final, err == nil)}
 	if w.f, err = os.OpenFile(w.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return nil, err
 	}
@@ -123,6 +126,15 @@ func openWrite(name string, q wire.WriteRequest, acc account) (*write, error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// tempBeside returns a name beside a file for what will replace it; there says that there is something to replace.
+func tempBeside(name string, there bool) string {
+	prefix := tempNew
+	if there {
+		prefix = tempOld
+	}
+	return path.Dir(name) + "/" + prefix + strings.ToLower(rand.Text())
 }
 
 // openInPlace opens a device, a fifo or a file of a virtual filesystem. A fifo without a reader fails.
@@ -171,6 +183,11 @@ func (w *write) commit() error {
 	}
 	// Nothing is synced, as by any program that copies files: what outlives a loss of the machine's power is on its disk some
 	// seconds later. Two syncs a file made thousands of small files take ten times as long.
+	if w.appended {
+		err := appendTo(w.temp, w.final)
+		w.abort()
+		return err
+	}
 	if w.exclusive {
 		// Unlike a rename, a link fails where there is something already; the name beside is then removed.
 		err := os.Link(w.temp, w.final)
@@ -202,6 +219,30 @@ func copyOver(from, to string) error {
 		return err
 	}
 	_, err = io.Copy(dst, src)
+	return errors.Join(err, dst.Close())
+}
+
+// appendTo adds a file's content to the end of another. If it doesn't fit, the other is cut off where it ended.
+func appendTo(from, to string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = src.Close() }()
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	st, err := dst.Stat()
+	if err != nil {
+		return errors.Join(err, dst.Close())
+	}
+	n, err := io.Copy(dst, src)
+	if err != nil && n > 0 {
+		if now, statErr := dst.Stat(); statErr == nil && now.Size() == st.Size()+n { // nobody else has written meanwhile
+			err = errors.Join(err, dst.Truncate(st.Size()))
+		}
+	}
 	return errors.Join(err, dst.Close())
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"shoal/internal/core"
@@ -93,6 +94,8 @@ type Server struct {
 	// conns and work count the goroutines that Close waits for: of connections, and of execs.
 	conns, work sync.WaitGroup
 	slots       chan struct{}
+	// watchers counts who follows what happens to files, watched the directories of all of them.
+	watchers, watched atomic.Int64
 	// guard watches memory; nil if nothing tells how much there is.
 	guard *memoryGuard
 

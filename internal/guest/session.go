@@ -243,5 +243,10 @@ func handlers() map[wire.Op]handler {
 		wire.OpMove:      unary((*session).move),
 		wire.OpRemove:    unary((*session).remove),
 		wire.OpDial:      streaming((*session).dial),
+		wire.OpChange:    unary((*session).change),
+		wire.OpLink:      unary((*session).link),
+		wire.OpXattrs:    unary((*session).xattrs),
+		wire.OpChecksum:  unary((*session).checksum),
+		wire.OpWatch:     streaming((*session).watch),
 	}
 }

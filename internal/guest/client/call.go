@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"shoal/internal/core"
 	"shoal/internal/guest/wire"
@@ -18,7 +19,12 @@ type call struct {
 	data []byte
 	// again says that the operation may be sent twice: an old connection that turns out to be dead is then replaced.
 	again bool
+	// long says that it may take as long as the files that it is about are large.
+	long bool
 }
+
+// longCall bounds a long call whose context has no deadline. An agent that falls silent is given up much earlier.
+const longCall = 15 * time.Minute
 
 // frames returns what begins an operation.
 func frames(op wire.Op, args any) ([]byte, error) {
@@ -42,7 +48,11 @@ func (c *Client) do(ctx context.Context, q call) error {
 		}
 		out = append(out, wire.Part{Type: wire.FrameEnd})
 	}
-	if q.op != wire.OpStdin { // input waits for as long as the process does not read it
+	if q.long {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, longCall) // an earlier deadline of the caller's holds
+		defer cancel()
+	} else if q.op != wire.OpStdin { // input waits for as long as the process does not read it
 		var cancel context.CancelFunc
 		ctx, cancel = c.deadline(ctx)
 		defer cancel()

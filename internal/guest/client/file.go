@@ -96,7 +96,7 @@ func (c *Client) Remove(ctx context.Context, path string, opts core.RemoveOption
 }
 
 func writeRequest(path string, o core.WriteOptions) wire.WriteRequest {
-	return wire.WriteRequest{Path: wire.Bytes(path), Mode: o.Mode, User: o.User, Parents: o.Parents, Exclusive: o.Exclusive}
+	return wire.WriteRequest{Path: wire.Bytes(path), Mode: o.Mode, User: o.User, Parents: o.Parents, Exclusive: o.Exclusive, Append: o.Append}
 }
 
 // fileOf checks what a guest says of a file.
@@ -256,7 +256,7 @@ func (d *download) more() ([]byte, error) {
 				return nil, fault
 			}
 		case wire.FrameRequest, wire.FrameReply, wire.FrameStarted, wire.FrameStdout, wire.FrameStderr, wire.FrameGap,
-			wire.FrameEnded, wire.FrameHeartbeat:
+			wire.FrameEnded, wire.FrameHeartbeat, wire.FrameChanges:
 		}
 		err = fmt.Errorf("%w: type %d in a file", wire.ErrMalformed, f.Type)
 	}

@@ -152,6 +152,7 @@ func TestHostileReplies(t *testing.T) {
 func FuzzClient(f *testing.F) {
 	f.Add(answer(f, frame{wire.FrameStarted, execInfo(f, nil)}, frame{wire.FrameStdout, "12345678x"}, frame{wire.FrameEnded, execInfo(f, nil)}))
 	f.Add(answer(f, frame{wire.FrameReply, `{}`}, frame{wire.FrameData, "x"}, frame{wire.FrameEnd, ""}))
+	f.Add(answer(f, frame{wire.FrameReply, `{}`}, frame{wire.FrameChanges, `{"events":[{"kind":"gone","path":"/x"}]}`}, frame{wire.FrameEnd, ""}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := hostile(t, b)
 		defer c.Close()
@@ -177,6 +178,15 @@ func FuzzClient(f *testing.F) {
 			_ = r.Close()
 		}
 		_, _ = c.WriteFile(ctx, "/x", core.WriteOptions{}, strings.NewReader("content"))
+		_, _ = c.Change(ctx, "/x", core.FileChange{})
+		_, _ = c.Xattrs(ctx, "/x")
+		_, _ = c.Checksum(ctx, "/x", core.ChecksumSHA256)
+		if w, err := c.Watch(ctx, "/x", core.WatchOptions{}); err == nil {
+			for err == nil {
+				_, err = w.Recv()
+			}
+			_ = w.Close()
+		}
 		_, _ = c.ListExecs(ctx)
 		_, _ = c.ListFiles(ctx, "/", "", 10)
 		if nc, err := c.DialPort(ctx, 80); err == nil {
@@ -243,6 +253,93 @@ func TestHostileWalks(t *testing.T) {
 		c := hostile(t, answer(t, frame{wire.FrameReply, text}))
 		if _, err := c.Resolve(t.Context(), "x", ""); !core.IsCode(err, core.CodeUnavailable) {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestHostileWatches: what can't have happened is not told, and nothing goes on behind the end.
+func TestHostileWatches(t *testing.T) {
+	reply, gone := frame{wire.FrameReply, `{}`}, frame{wire.FrameChanges, `{"events":[{"kind":"gone","path":"/d"}]}`}
+	change := func(text string) frame { return frame{wire.FrameChanges, `{"events":[` + text + `]}`} }
+	for name, list := range map[string][]frame{
+		"ends at once":        {reply},
+		"end without gone":    {reply, {wire.FrameEnd, ""}},
+		"nothing":             {reply, change("")},
+		"not JSON":            {reply, {wire.FrameChanges, "["}},
+		"a reply":             {reply, {wire.FrameReply, "{}"}},
+		"unknown kind":        {reply, change(`{"kind":"eaten","path":"/d/x"}`)},
+		"elsewhere":           {reply, change(`{"kind":"create","path":"/e"}`)},
+		"almost there":        {reply, change(`{"kind":"create","path":"/dx"}`)},
+		"relative":            {reply, change(`{"kind":"create","path":"d"}`)},
+		"no path":             {reply, change(`{"kind":"overflow"}`)},
+		"two paths":           {reply, change(`{"kind":"create","path":"/d/x","to":"/d/y"}`)},
+		"renamed elsewhere":   {reply, change(`{"kind":"rename","path":"/d/x","to":"/etc/y"}`)},
+		"zero byte":           {reply, change(`{"kind":"create","path":"/d/\u0000"}`)},
+		"long":                {reply, change(`{"kind":"create","path":"/d/` + strings.Repeat("x", 20_000) + `"}`)},
+		"more behind the end": {reply, gone, gone},
+		"more with the end":   {reply, change(`{"kind":"gone","path":"/d"},{"kind":"create","path":"/d/x"}`)},
+	} {
+		w, err := hostile(t, answer(t, list...)).Watch(t.Context(), "/d/", core.WatchOptions{})
+		for err == nil {
+			_, err = w.Recv()
+		}
+		if !core.IsCode(err, core.CodeUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, again := w.Recv(); !errors.Is(again, err) {
+			t.Errorf("%s: after the end %v", name, again)
+		}
+	}
+	host, guest := net.Pipe()
+	defer func() { _ = guest.Close() }()
+	c := client.New(client.Config{Dial: func(context.Context) (net.Conn, error) { return host, nil }})
+	defer c.Close()
+	go func() { _, _ = io.Copy(io.Discard, guest) }()
+	whole := answer(t, reply, gone, frame{wire.FrameEnd, ""})
+	go func() { _, _ = guest.Write(whole) }()
+	w, err := c.Watch(t.Context(), "/d", core.WatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := w.Recv(); err != nil || e.Kind != core.FileGone {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if _, err := w.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("after gone: %v", err)
+	}
+}
+
+// TestHostileAnswersAboutFiles: digests and attributes that can't be are refused.
+func TestHostileAnswersAboutFiles(t *testing.T) {
+	file := `{"name":"x","path":"/x","type":"file","size":1,"mtime":"2026-01-01T00:00:00Z"}`
+	for name, text := range map[string]string{
+		"no digest":  `{"file":` + file + `,"bytes":1}`,
+		"short":      `{"file":` + file + `,"bytes":1,"digest":"eA=="}`,
+		"no file":    `{"bytes":1,"digest":"` + strings.Repeat("A", 43) + `="}`,
+		"negative":   `{"file":` + file + `,"bytes":-1,"digest":"` + strings.Repeat("A", 43) + `="}`,
+		"no message": `[`,
+	} {
+		_, err := hostile(t, answer(t, frame{wire.FrameReply, text})).Checksum(t.Context(), "/x", core.ChecksumSHA256)
+		if !core.IsCode(err, core.CodeUnavailable) {
+			t.Errorf("checksum, %s: %v", name, err)
+		}
+	}
+	many := make([]string, 20)
+	for i := range many {
+		many[i] = `{"name":"user.` + string(rune('a'+i)) + `","value":"` + strings.Repeat("AAAA", 8<<10) + `"}`
+	}
+	for name, text := range map[string]string{
+		"twice":     `{"name":"user.a","value":""},{"name":"user.a","value":""}`,
+		"falling":   `{"name":"user.b","value":""},{"name":"user.a","value":""}`,
+		"no name":   `{"value":""}`,
+		"zero byte": `{"name":"user.\u0000","value":""}`,
+		"long name": `{"name":"user.` + strings.Repeat("x", 300) + `","value":""}`,
+		"long":      `{"name":"user.a","value":"` + strings.Repeat("AAAA", 30<<10) + `"}`,
+		"too much":  strings.Join(many, ","),
+	} {
+		_, err := hostile(t, answer(t, frame{wire.FrameReply, `{"xattrs":[` + text + `]}`})).Xattrs(t.Context(), "/x")
+		if !core.IsCode(err, core.CodeUnavailable) {
+			t.Errorf("xattrs, %s: %v", name, err)
 		}
 	}
 }

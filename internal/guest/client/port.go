@@ -116,7 +116,7 @@ func (p *portConn) more() error {
 		}
 		p.eof = p.fail("read", err)
 	case wire.FrameRequest, wire.FrameReply, wire.FrameStarted, wire.FrameStdout, wire.FrameStderr, wire.FrameGap,
-		wire.FrameEnded:
+		wire.FrameEnded, wire.FrameChanges:
 		p.eof = p.fail("read", fmt.Errorf("%w: type %d on a port", wire.ErrMalformed, f.Type))
 	}
 	return nil

@@ -242,7 +242,7 @@ func (s *stream) parse(f wire.Frame) (core.ExecMessage, error) {
 		}
 		return core.ExecMessage{Kind: core.ExecEnded, Offset: s.pos, Exec: &e}, nil
 	case wire.FrameRequest, wire.FrameReply, wire.FrameError, wire.FrameData, wire.FrameEnd, wire.FrameStarted,
-		wire.FrameHeartbeat:
+		wire.FrameHeartbeat, wire.FrameChanges:
 	}
 	return core.ExecMessage{}, fmt.Errorf("%w: type %d in an exec stream", wire.ErrMalformed, f.Type)
 }

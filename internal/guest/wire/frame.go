@@ -35,6 +35,8 @@ const (
 	FrameEnded FrameType = 10
 	// FrameHeartbeat says that its sender lives; it has no payload and is ignored wherever it comes.
 	FrameHeartbeat FrameType = 11
+	// FrameChanges is what happened to files that are watched: JSON, a FileEvents. It is since version 3.
+	FrameChanges FrameType = 12
 )
 
 const (
@@ -146,7 +148,7 @@ func (r *Reader) readHeader() error {
 		return err
 	}
 	kind, size := FrameType(h[0]), binary.BigEndian.Uint32(h[1:])
-	if kind < FrameRequest || kind > FrameHeartbeat {
+	if kind < FrameRequest || kind > FrameChanges {
 		return fmt.Errorf("%w: unknown type %d", ErrMalformed, kind)
 	}
 	if size > MaxPayload {

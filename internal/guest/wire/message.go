@@ -34,6 +34,12 @@ const (
 	OpMove      Op = "move"
 	OpRemove    Op = "remove"
 	OpDial      Op = "dial" // reply, then data both ways
+
+	OpChange   Op = "change"   // since version 3
+	OpLink     Op = "link"     // since version 3
+	OpXattrs   Op = "xattrs"   // since version 3
+	OpChecksum Op = "checksum" // since version 3
+	OpWatch    Op = "watch"    // since version 3; reply, then changes until the end
 )
 
 // Envelope is the payload of a request frame.
@@ -180,6 +186,8 @@ type WriteRequest struct {
 	Parents bool   `json:"parents,omitempty"`
 	// Exclusive is since version 2.
 	Exclusive bool `json:"exclusive,omitempty"`
+	// Append is since version 3.
+	Append bool `json:"append,omitempty"`
 }
 
 // ResolveRequest asks what a user means by a path.

@@ -105,7 +105,7 @@ func TestMalformedFrames(t *testing.T) {
 		"half a header":   {good + "\x01\x00", io.ErrUnexpectedEOF},
 		"half a payload":  {good + "\x04\x00\x00\x00\x05abc", io.ErrUnexpectedEOF},
 		"type 0":          {good + "\x00\x00\x00\x00\x00", ErrMalformed},
-		"type 12":         {good + "\x0c\x00\x00\x00\x00", ErrMalformed},
+		"type 13":         {good + "\x0d\x00\x00\x00\x00", ErrMalformed},
 		"too long":        {good + "\x04\x00\x10\x00\x01", ErrMalformed},
 		"4 GiB":           {good + "\x04\xff\xff\xff\xff", ErrMalformed},
 		"heartbeat + 1":   {good + "\x0b\x00\x00\x00\x01x", ErrMalformed},
@@ -220,6 +220,50 @@ func TestSecondVersion(t *testing.T) {
 	}
 }
 
+// TestThirdVersion: the same for what version 3 added.
+func TestThirdVersion(t *testing.T) {
+	size, mode := int64(5), uint32(0o640)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	for text, c := range map[string]struct{ got, want any }{
+		`{"path":"/x","size":5,"mode":416,"owner":"u","group":"7","xattrs":[{"name":"user.a","value":"eA=="},{"name":"user.b","remove":true}],` +
+			`"modified_at":"2026-01-02T03:04:05.000000006Z","accessed_at":"2026-01-02T03:04:05.000000006Z","recursive":true,"no_follow":true}`: {
+			&ChangeRequest{}, &ChangeRequest{
+				Path: "/x", Size: &size, Mode: &mode, Owner: "u", Group: "7", ModifiedAt: &at, AccessedAt: &at, Recursive: true, NoFollow: true,
+				Xattrs: []XattrChange{{Name: "user.a", Value: []byte("x")}, {Name: "user.b", Remove: true}},
+			},
+		},
+		`{"path":"/l","target":{"raw":"/w=="},"hard":true,"user":"u","parents":true,"replace":true}`: {
+			&LinkRequest{}, &LinkRequest{Path: "/l", Target: "\xff", Hard: true, User: "u", Parents: true, Replace: true},
+		},
+		`{"path":"/x","algorithm":"sha256"}`: {&ChecksumRequest{}, &ChecksumRequest{Path: "/x", Algorithm: "sha256"}},
+		`{"path":"/x","recursive":true}`:     {&WatchRequest{}, &WatchRequest{Path: "/x", Recursive: true}},
+		`{"path":"/x","append":true}`:        {&WriteRequest{}, &WriteRequest{Path: "/x", Append: true}},
+	} {
+		if err := DecodeRequest([]byte(text), c.got); err != nil || !cmp.Equal(c.want, c.got) {
+			t.Errorf("%s: %v\n%s", text, err, cmp.Diff(c.want, c.got))
+		}
+	}
+	for text, c := range map[string]struct{ got, want any }{
+		`{"xattrs":[{"name":{"raw":"/w=="},"value":"eA=="}]}`: {&XattrsReply{}, &XattrsReply{Xattrs: []Xattr{{Name: "\xff", Value: []byte("x")}}}},
+		`{"file":{"name":"x"},"bytes":3,"digest":"eA=="}`:     {&ChecksumReply{}, &ChecksumReply{File: FileInfo{Name: "x"}, Bytes: 3, Digest: []byte("x")}},
+		`{"events":[{"kind":"rename","path":"/a","to":"/b","dir":true},{"kind":"overflow"}]}`: {
+			&FileEvents{}, &FileEvents{Events: []FileEvent{{Kind: "rename", Path: "/a", To: "/b", Dir: true}, {Kind: "overflow"}}},
+		},
+	} {
+		if err := DecodeReply([]byte(text), c.got); err != nil || !cmp.Equal(c.want, c.got) {
+			t.Errorf("%s: %v\n%s", text, err, cmp.Diff(c.want, c.got))
+		}
+	}
+	// What older agents would refuse is only sent when it is needed.
+	for want, v := range map[string]any{
+		`{"path":"/x"}`: ChangeRequest{Path: "/x"}, `{"path":"/x","target":"y"}`: LinkRequest{Path: "/x", Target: "y"},
+	} {
+		if b, err := Encode(v); err != nil || string(b) != want {
+			t.Errorf("%T: %s, %v", v, b, err)
+		}
+	}
+}
+
 func TestFaults(t *testing.T) {
 	f := FaultOf(core.Wrap(core.CodeDenied, errors.New("secret cause"), "public"))
 	if f.Code != "denied" || f.Message != "public" {
@@ -259,13 +303,15 @@ func FuzzMessages(f *testing.F) {
 	f.Add([]byte(`{"op":"exec","args":{"id":"x","cmd":["a"]}}`))
 	f.Add([]byte(`{"files":[{"name":{"raw":"/w=="},"path":"/x","mtime":"2026-01-01T00:00:00Z"}]}`))
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01"))
+	f.Add([]byte(`{"path":"/x","size":5,"xattrs":[{"name":"user.a","value":"eA=="}],"modified_at":"2026-01-02T03:04:05Z"}`))
+	f.Add([]byte(`{"events":[{"kind":"rename","path":"/a","to":{"raw":"/w=="}}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, v := range []any{&Envelope{}, &Identity{}, &ExecRequest{}, &AttachRequest{}, &ListFilesRequest{}, &WriteRequest{}, &ResolveRequest{}, &WalkRequest{}} {
+		for _, v := range []any{&Envelope{}, &Identity{}, &ExecRequest{}, &AttachRequest{}, &ListFilesRequest{}, &WriteRequest{}, &ResolveRequest{}, &WalkRequest{}, &ChangeRequest{}, &LinkRequest{}, &ChecksumRequest{}, &WatchRequest{}} {
 			if err := DecodeRequest(b, v); err != nil && core.CodeOf(err) == core.CodeInternal {
 				t.Errorf("%T: %v", v, err)
 			}
 		}
-		for _, v := range []any{&ExecInfo{}, &ListReply{}, &ListFilesReply{}, &WalkReply{}, &ResolveReply{}, &FileInfo{}, &Metrics{}, &Hello{}} {
+		for _, v := range []any{&ExecInfo{}, &ListReply{}, &ListFilesReply{}, &WalkReply{}, &ResolveReply{}, &FileInfo{}, &Metrics{}, &Hello{}, &XattrsReply{}, &ChecksumReply{}, &FileEvents{}} {
 			_ = DecodeReply(b, v)
 		}
 		var fault Fault
