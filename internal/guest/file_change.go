@@ -13,8 +13,8 @@ import (
 	"shoal/internal/guest/wire"
 )
 
-// change changes what there is to know of a file.
-func (c *session) change(q wire.ChangeRequest) (wire.FileInfo, error) {
+// changeFile changes what there is to know of a file.
+func changeFile(c *session, q wire.ChangeRequest) (wire.FileInfo, error) {
 	name, err := c.srv.absolute("path", q.Path)
 	if err != nil {
 		return wire.FileInfo{}, err
@@ -221,8 +221,8 @@ func setXattr(name string, x wire.XattrChange) error {
 	return xattrError(unix.Setxattr(name, string(x.Name), x.Value, 0), string(x.Name))
 }
 
-// xattrs returns the extended attributes of what a path leads to.
-func (c *session) xattrs(q wire.PathRequest) (wire.XattrsReply, error) {
+// xattrsOf returns the extended attributes of what a path leads to.
+func xattrsOf(c *session, q wire.PathRequest) (wire.XattrsReply, error) {
 	name, err := c.srv.absolute("path", q.Path)
 	if err != nil {
 		return wire.XattrsReply{}, err

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"context"
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -21,13 +22,13 @@ import (
 // maxLinkTarget is the kernel's bound of what a symbolic link says.
 const maxLinkTarget = 4095
 
-// link makes a symbolic or a hard link.
-func (c *session) link(q wire.LinkRequest) (wire.FileInfo, error) {
+// linkFile makes a symbolic or a hard link.
+func linkFile(c *session, q wire.LinkRequest) (wire.FileInfo, error) {
 	name, acc, err := c.target(wire.WriteRequest{Path: q.Path, User: q.User})
 	if err != nil {
 		return wire.FileInfo{}, err
 	}
-	make, err := c.linkMaker(q, acc)
+	make, err := linkMaker(c, q, acc)
 	if err != nil {
 		return wire.FileInfo{}, err
 	}
@@ -52,7 +53,7 @@ func (c *session) link(q wire.LinkRequest) (wire.FileInfo, error) {
 }
 
 // linkMaker returns what makes the link at a name.
-func (c *session) linkMaker(q wire.LinkRequest, acc account) (func(name string) error, error) {
+func linkMaker(c *session, q wire.LinkRequest, acc account) (func(name string) error, error) {
 	if q.Hard {
 		target, err := c.srv.absolute("target", q.Target)
 		if err != nil {
@@ -94,8 +95,8 @@ func replaced(name string, make func(name string) error) error {
 	return err
 }
 
-// checksum reads a file and makes a digest of it.
-func (c *session) checksum(q wire.ChecksumRequest) (wire.ChecksumReply, error) {
+// checksumOf reads a file and makes a digest of it.
+func checksumOf(c *session, q wire.ChecksumRequest) (wire.ChecksumReply, error) {
 	name, err := c.srv.absolute("path", q.Path)
 	if err != nil {
 		return wire.ChecksumReply{}, err
@@ -119,7 +120,7 @@ func (c *session) checksum(q wire.ChecksumRequest) (wire.ChecksumReply, error) {
 	if err != nil {
 		return wire.ChecksumReply{}, fileError(err, "path", name)
 	}
-	n, err := c.digest(h, f)
+	n, err := digest(c.ctx, h, f)
 	if err != nil {
 		return wire.ChecksumReply{}, fileError(err, "path", name)
 	}
@@ -127,10 +128,10 @@ func (c *session) checksum(q wire.ChecksumRequest) (wire.ChecksumReply, error) {
 }
 
 // digest reads to the end, or until the peer goes away.
-func (c *session) digest(h hash.Hash, r io.Reader) (total int64, err error) {
+func digest(ctx context.Context, h hash.Hash, r io.Reader) (total int64, err error) {
 	buf := make([]byte, wire.DataChunk)
 	for {
-		if err := c.ctx.Err(); err != nil {
+		if err := ctx.Err(); err != nil {
 			return total, broken(err)
 		}
 		n, err := r.Read(buf)

@@ -243,10 +243,10 @@ func handlers() map[wire.Op]handler {
 		wire.OpMove:      unary((*session).move),
 		wire.OpRemove:    unary((*session).remove),
 		wire.OpDial:      streaming((*session).dial),
-		wire.OpChange:    unary((*session).change),
-		wire.OpLink:      unary((*session).link),
-		wire.OpXattrs:    unary((*session).xattrs),
-		wire.OpChecksum:  unary((*session).checksum),
-		wire.OpWatch:     streaming((*session).watch),
+		wire.OpChange:    unary(changeFile),
+		wire.OpLink:      unary(linkFile),
+		wire.OpXattrs:    unary(xattrsOf),
+		wire.OpChecksum:  unary(checksumOf),
+		wire.OpWatch:     streaming(watchFiles),
 	}
 }

@@ -37,8 +37,8 @@ func isTemp(name string) bool {
 	return len(name) == len(tempNew)+26 && (strings.HasPrefix(name, tempNew) || strings.HasPrefix(name, tempOld))
 }
 
-// watch tells what happens in a directory until that goes, or the peer does.
-func (c *session) watch(q wire.WatchRequest) error {
+// watchFiles tells what happens in a directory until that goes, or the peer does.
+func watchFiles(c *session, q wire.WatchRequest) error {
 	name, err := c.srv.absolute("path", q.Path)
 	if err != nil {
 		return err

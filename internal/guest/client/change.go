@@ -9,8 +9,11 @@ import (
 	"shoal/internal/guest/wire"
 )
 
+// fileCalls are the calls on files that came with version 3. They are the client's.
+type fileCalls struct{ c *Client }
+
 // Change changes what there is to know of a file; see core.FileWriter. An agent of before version 3 answers unsupported.
-func (c *Client) Change(ctx context.Context, path string, ch core.FileChange) (core.FileInfo, error) {
+func (f fileCalls) Change(ctx context.Context, path string, ch core.FileChange) (core.FileInfo, error) {
 	req := wire.ChangeRequest{
 		Path: wire.Bytes(path), Size: ch.Size, Mode: ch.Mode, Owner: ch.Owner, Group: ch.Group,
 		ModifiedAt: ch.ModifiedAt, AccessedAt: ch.AccessedAt, Recursive: ch.Recursive, NoFollow: ch.NoFollow,
@@ -23,21 +26,21 @@ func (c *Client) Change(ctx context.Context, path string, ch core.FileChange) (c
 	if total > core.MaxXattrBytes {
 		return core.FileInfo{}, core.Invalid("xattrs", "the attributes come to more than %d KiB: change them in parts", core.MaxXattrBytes>>10)
 	}
-	return c.fileCall(ctx, call{op: wire.OpChange, args: req, long: true})
+	return f.c.fileCall(ctx, call{op: wire.OpChange, args: req, long: true})
 }
 
 // Link makes a symbolic or a hard link; see core.FileWriter. An agent of before version 3 answers unsupported.
-func (c *Client) Link(ctx context.Context, path, target string, o core.LinkOptions) (core.FileInfo, error) {
+func (f fileCalls) Link(ctx context.Context, path, target string, o core.LinkOptions) (core.FileInfo, error) {
 	req := wire.LinkRequest{
 		Path: wire.Bytes(path), Target: wire.Bytes(target), Hard: o.Hard, User: o.User, Parents: o.Parents, Replace: o.Replace,
 	}
-	return c.fileCall(ctx, call{op: wire.OpLink, args: req})
+	return f.c.fileCall(ctx, call{op: wire.OpLink, args: req})
 }
 
 // Xattrs returns a file's extended attributes; see core.FileReader. An agent of before version 3 answers unsupported.
-func (c *Client) Xattrs(ctx context.Context, path string) ([]core.Xattr, error) {
+func (f fileCalls) Xattrs(ctx context.Context, path string) ([]core.Xattr, error) {
 	var reply wire.XattrsReply
-	if err := c.do(ctx, call{op: wire.OpXattrs, args: wire.PathRequest{Path: wire.Bytes(path)}, reply: &reply, again: true}); err != nil {
+	if err := f.c.do(ctx, call{op: wire.OpXattrs, args: wire.PathRequest{Path: wire.Bytes(path)}, reply: &reply, again: true}); err != nil {
 		return nil, err
 	}
 	list, total, last := make([]core.Xattr, 0, len(reply.Xattrs)), 0, ""
@@ -54,21 +57,21 @@ func (c *Client) Xattrs(ctx context.Context, path string) ([]core.Xattr, error) 
 }
 
 // Checksum returns the digest of a file's content; see core.FileReader. An agent of before version 3 answers unsupported.
-func (c *Client) Checksum(ctx context.Context, path string, algorithm core.ChecksumAlgorithm) (core.Checksum, error) {
+func (f fileCalls) Checksum(ctx context.Context, path string, algorithm core.ChecksumAlgorithm) (core.Checksum, error) {
 	if algorithm.Size() == 0 {
 		return core.Checksum{}, core.Invalid("algorithm", "no such algorithm: %q", algorithm)
 	}
 	var reply wire.ChecksumReply
 	req := wire.ChecksumRequest{Path: wire.Bytes(path), Algorithm: string(algorithm)}
-	if err := c.do(ctx, call{op: wire.OpChecksum, args: req, reply: &reply, again: true, long: true}); err != nil {
+	if err := f.c.do(ctx, call{op: wire.OpChecksum, args: req, reply: &reply, again: true, long: true}); err != nil {
 		return core.Checksum{}, err
 	}
-	f, err := fileOf(reply.File)
+	file, err := fileOf(reply.File)
 	if err == nil && (len(reply.Digest) != algorithm.Size() || reply.Bytes < 0) {
 		err = fmt.Errorf("%w: an impossible checksum", wire.ErrMalformed)
 	}
 	if err != nil {
 		return core.Checksum{}, unreachable(ctx, err)
 	}
-	return core.Checksum{File: f, Bytes: reply.Bytes, Digest: reply.Digest}, nil
+	return core.Checksum{File: file, Bytes: reply.Bytes, Digest: reply.Digest}, nil
 }

@@ -36,6 +36,7 @@ type Config struct {
 // Client talks to one guest agent. It is safe for use by many goroutines: each operation has a connection of its own,
 // of which a few are kept for the next.
 type Client struct {
+	fileCalls
 	cfg Config
 	// ctx ends with Close, and with it everything that is under way.
 	ctx    context.Context
@@ -65,7 +66,9 @@ func New(cfg Config) *Client {
 		cfg.LostAfter = 15 * time.Second
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Client{cfg: cfg, ctx: ctx, cancel: cancel}
+	c := &Client{cfg: cfg, ctx: ctx, cancel: cancel}
+	c.fileCalls = fileCalls{c}
+	return c
 }
 
 // Close makes every operation that is under way fail with unavailable and closes idle connections. Processes in the

@@ -12,17 +12,17 @@ import (
 )
 
 // Watch follows what happens to files; see core.Guest. An agent of before version 3 answers unsupported.
-func (c *Client) Watch(ctx context.Context, path string, opts core.WatchOptions) (core.FileWatch, error) {
+func (f fileCalls) Watch(ctx context.Context, path string, opts core.WatchOptions) (core.FileWatch, error) {
 	request, err := frames(wire.OpWatch, wire.WatchRequest{Path: wire.Bytes(path), Recursive: opts.Recursive})
 	if err != nil {
 		return nil, err
 	}
-	k, _, release, err := c.begin(ctx, request, true)
+	k, _, release, err := f.c.begin(ctx, request, true)
 	if err != nil {
 		return nil, err
 	}
 	base := strings.TrimRight(path, "/")
-	return &watch{c: c, ctx: ctx, k: k, release: release, base: base}, nil
+	return &watch{c: f.c, ctx: ctx, k: k, release: release, base: base}, nil
 }
 
 // watch reads an agent's changes. It is for one goroutine, but Close may come from another.
