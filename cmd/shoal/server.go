@@ -160,8 +160,12 @@ func (s *server) openControl(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var sizes core.TreeSizes
+	if s.drivers.disk.Capabilities().Quota {
+		sizes = node.Sizes{Disk: s.drivers.disk}
+	}
 	s.control = control.New(control.Config{
-		Store: s.store, Node: s.node, NodeID: id, Limits: limits, Build: s.buildTemplate,
+		Store: s.store, Node: s.node, NodeID: id, Limits: limits, Sizes: sizes, Build: s.buildTemplate,
 		Bootstrap: s.cfg.Templates.Bootstrap, Logger: s.log, Observer: s.metrics,
 	})
 	if err := s.control.Start(ctx); err != nil {

@@ -109,6 +109,7 @@ func nodeSpec(sb core.Sandbox, tmpl core.Template) core.NodeSpec {
 type creation struct {
 	*deps
 	removal *removal
+	usage   *usage
 }
 
 // record makes the intent durable before anything is done. The caller's going away can't cut it in two.
@@ -120,7 +121,7 @@ func (c *creation) record(ctx context.Context, p Principal, sb core.Sandbox) err
 		if err := tx.PutSandbox(sb); err != nil {
 			return err
 		}
-		return appendEvent(tx, sb, core.EventSandboxCreating, p.Actor, sb.CreatedAt, map[string]string{"template": sb.TemplateName})
+		return tellEvent(tx, sb, core.EventSandboxCreating, p.Actor, sb.CreatedAt, map[string]string{"template": sb.TemplateName})
 	})
 }
 
@@ -145,7 +146,7 @@ func (c *creation) commit(ctx context.Context, p Principal, sb core.Sandbox) (co
 		if err := tx.PutSandbox(current); err != nil {
 			return err
 		}
-		return appendEvent(tx, current, core.EventSandboxRunning, p.Actor, now, nil)
+		return c.usage.begin(tx, current, p.Actor, now)
 	})
 	return sb, err
 }

@@ -74,7 +74,8 @@ func loseExecs(tx store.Tx, sb core.Sandbox, actor core.Actor, now time.Time) er
 		return err
 	}
 	for _, e := range lost {
-		if err := appendEvent(tx, sb, core.EventExecEnded, actor, now, execFacts(e)); err != nil {
+		e.EndedAt = now
+		if err := execEnded(tx, sb, actor, e); err != nil {
 			return err
 		}
 	}

@@ -9,8 +9,17 @@ import (
 	"shoal/internal/store"
 )
 
-// appendEvent adds an event about a sandbox to the transaction that makes it true.
+// appendEvent adds an event about a sandbox to the transaction that makes it true. If it is one of the sandbox itself, and not of what is
+// inside, what counts as its usage is from then on what the sandbox is now.
 func appendEvent(tx store.Tx, sb core.Sandbox, t core.EventType, actor core.Actor, at time.Time, data map[string]string) error {
+	if err := tellEvent(tx, sb, t, actor, at, data); err != nil || !t.OfSandbox() {
+		return err
+	}
+	return tx.PutMeter(core.MeterOf(sb, at))
+}
+
+// tellEvent is appendEvent for who sees to the usage himself.
+func tellEvent(tx store.Tx, sb core.Sandbox, t core.EventType, actor core.Actor, at time.Time, data map[string]string) error {
 	_, err := tx.AppendEvent(core.Event{
 		Tenant: sb.Tenant, Sandbox: sb.ID, Type: t, At: at, Actor: actor, Data: data,
 	})

@@ -78,7 +78,7 @@ func (x *execRecords) ended(ctx context.Context, actor core.Actor, sb core.Sandb
 		if err := tx.PutExec(e); err != nil {
 			return err
 		}
-		return appendEvent(tx, sb, core.EventExecEnded, actor, e.EndedAt, execFacts(e))
+		return execEnded(tx, sb, actor, e)
 	})
 	if !mine {
 		return x.read(ctx, sb, e)
@@ -92,6 +92,14 @@ func (x *execRecords) ended(ctx context.Context, actor core.Actor, sb core.Sandb
 		x.acknowledge(sb.ID, e.ID)
 	}
 	return e
+}
+
+// execEnded tells of the end of an exec and counts the time that it took.
+func execEnded(tx store.Tx, sb core.Sandbox, actor core.Actor, e core.Exec) error {
+	if err := tx.CountExec(sb.Tenant, sb.ID, e.StartedAt, e.EndedAt); err != nil {
+		return err
+	}
+	return appendEvent(tx, sb, core.EventExecEnded, actor, e.EndedAt, execFacts(e))
 }
 
 // write changes the record of an exec that has no outcome yet, and reports whether it did. That an exec has ended, or is gone

@@ -425,7 +425,7 @@ func (s *stream) Close() error                { s.once.Do(func() { close(s.close
 
 // world is a service on a store and a node that outlive it.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	clock *clock
 	node  *node
 	store store.Store
@@ -433,6 +433,8 @@ type world struct {
 	build control.TemplateBuilder
 	// time, if it is set, takes the place of clock.
 	time core.Clock
+	// sizes are what sandboxes keep on the disk.
+	sizes *sizes
 	// quota is every tenant's.
 	quota core.Quota
 }
@@ -445,9 +447,9 @@ var (
 	tenantsScopes = core.AllScopes().Without(core.ScopeAdmin)
 )
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, clock: newClock(), node: newNode()}
+	w := &world{t: t, clock: newClock(), node: newNode(), sizes: &sizes{by: map[core.SandboxID]int64{}}}
 	w.build = func(_ context.Context, _, _ string, progress func(string, int)) (control.BuiltTemplate, error) {
 		progress("unpacking", 50)
 		return control.BuiltTemplate{Source: "test", Config: core.TemplateConfig{User: "root"}}, nil
@@ -481,7 +483,7 @@ func (w *world) start() *world {
 	}
 	w.svc = control.New(control.Config{
 		Store: w.store, Node: w.node, NodeID: "n1", Clock: now, Logger: slog.New(slog.DiscardHandler),
-		Bootstrap: []string{"minimal"},
+		Bootstrap: []string{"minimal"}, Sizes: w.sizes,
 		Build: func(ctx context.Context, recipe, dir string, p func(string, int)) (control.BuiltTemplate, error) {
 			return w.build(ctx, recipe, dir, p)
 		},
@@ -531,7 +533,7 @@ func (w *world) create(spec core.SandboxSpec) core.Sandbox {
 }
 
 // eventually waits for a condition that another goroutine makes true.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for !ok() {
@@ -542,7 +544,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func wantCode(t *testing.T, err error, code core.Code) *core.Error {
+func wantCode(t testing.TB, err error, code core.Code) *core.Error {
 	t.Helper()
 	if core.CodeOf(err) != code {
 		t.Fatalf("error is %v, want code %s", err, code)

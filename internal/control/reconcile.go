@@ -15,6 +15,7 @@ type repair struct {
 	creation *creation
 	removal  *removal
 	watchers *watchers
+	usage    *usage
 }
 
 // reconcile brings store and node together after a restart: what the store does not know is set aside, what was half done
@@ -83,7 +84,9 @@ func (r *repair) reconcileOne(ctx context.Context, sb core.Sandbox, running map[
 	case sb.State == core.StateCreating:
 		return r.removal.start(ctx, system("reconcile"), "the server was restarted during the create", byID(sb.ID))
 	case sb.State == core.StateRunning && !runs:
-		return r.failed(ctx, sb.ID, sb.Incarnation, "its machine ended while the server was down")
+		return r.failed(ctx, core.NodeExit{
+			Sandbox: sb.ID, Incarnation: sb.Incarnation, Reason: "its machine ended while the server was down",
+		}, r.usage.seen)
 	case sb.State == core.StateRunning:
 		return r.watchers.resume(ctx, sb)
 	}
@@ -102,7 +105,7 @@ func (r *repair) exitLoop(ctx context.Context) {
 			return
 		case e := <-r.node.Exits():
 			r.persist(
-				func(ctx context.Context) error { return r.failed(ctx, e.Sandbox, e.Incarnation, e.Reason) },
+				func(ctx context.Context) error { return r.failed(ctx, e, time.Time{}) },
 				func(err error) {
 					r.log.Error("record the end of a machine: will be tried again",
 						slog.String("sandbox_id", string(e.Sandbox)), slog.Any("err", err))
@@ -111,32 +114,39 @@ func (r *repair) exitLoop(ctx context.Context) {
 	}
 }
 
-// failed records that a running sandbox's machine ended by itself. Its execs are lost; its files stay until it is deleted.
-func (r *repair) failed(ctx context.Context, id core.SandboxID, incarnation int64, reason string) error {
+// failed records that a running sandbox's machine ended by itself. Its execs are lost; its files stay until it is deleted. If nobody was
+// there when it ended, seen is when it was last known to run.
+func (r *repair) failed(ctx context.Context, e core.NodeExit, seen time.Time) error {
 	var tenant core.TenantID
 	now := r.clock.Now()
 	err := r.store.Update(ctx, func(tx store.Tx) error {
-		sb, err := tx.SandboxByID(id)
+		sb, err := tx.SandboxByID(e.Sandbox)
 		if err != nil {
 			return err
 		}
-		if sb.State != core.StateRunning || sb.Incarnation != incarnation {
+		if sb.State != core.StateRunning || sb.Incarnation != e.Incarnation {
 			return nil
 		}
 		tenant = sb.Tenant
-		sb.State, sb.Operation, sb.OperationSince, sb.Failure = core.StateFailed, core.OpNone, time.Time{}, reason
+		sb.State, sb.Operation, sb.OperationSince, sb.Failure = core.StateFailed, core.OpNone, time.Time{}, e.Reason
 		if err := tx.PutSandbox(sb); err != nil {
 			return err
 		}
 		if err := loseExecs(tx, sb, system("exit"), now); err != nil {
 			return err
 		}
-		return appendEvent(tx, sb, core.EventSandboxFailed, system("exit"), now, map[string]string{"reason": reason})
+		data := map[string]string{"reason": e.Reason}
+		if !seen.IsZero() {
+			if err := r.usage.endAt(tx, sb, seen, now, data); err != nil {
+				return err
+			}
+		}
+		return appendEvent(tx, sb, core.EventSandboxFailed, system("exit"), now, data)
 	})
 	if err != nil {
 		return err
 	}
-	r.watchers.forget(id)
+	r.watchers.forget(e.Sandbox)
 	if tenant != "" {
 		r.waiters.wake(tenant)
 	}

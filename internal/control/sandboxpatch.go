@@ -57,7 +57,10 @@ func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, pa
 		if err := limits.patch(&sb, patch, now); err != nil {
 			return err
 		}
-		return tx.PutSandbox(sb)
+		if err := tx.PutSandbox(sb); err != nil {
+			return err
+		}
+		return s.usage.relabel(tx, sb, patch, now)
 	})
 	if err != nil {
 		return core.Sandbox{}, err

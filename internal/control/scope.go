@@ -65,6 +65,7 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"ListTemplates": core.ScopeTemplatesRead,
 		"GetTemplate":   core.ScopeTemplatesRead,
 		"Events":        core.ScopeEventsRead,
+		"Usage":         core.ScopeUsageRead,
 
 		"NewKey":    core.ScopeKeys,
 		"ListKeys":  core.ScopeKeys,

@@ -20,6 +20,8 @@ type Config struct {
 	Node   core.Node
 	NodeID core.NodeID
 	Limits Limits
+	// Sizes tells what sandboxes keep on the disk; nil if nobody can.
+	Sizes core.TreeSizes
 	// Build fills the tree of a template that the server makes itself, by the name of its recipe.
 	Build TemplateBuilder
 	// Bootstrap names the templates to have, in the order in which they are made.
@@ -50,6 +52,7 @@ type Service struct {
 	*deps
 	*finder
 	*keys
+	*usage
 	access    *access
 	nodeID    core.NodeID
 	templates *templates
@@ -100,10 +103,11 @@ func New(cfg Config) *Service {
 	s.records = &execRecords{deps: d, young: newYoung()}
 	s.watchers = newWatchers(d, s.records)
 	s.removal = &removal{deps: d, watchers: s.watchers}
-	s.creation = &creation{deps: d, removal: s.removal}
+	s.usage = &usage{deps: d, sizes: cfg.Sizes}
+	s.creation = &creation{deps: d, removal: s.removal, usage: s.usage}
 	s.expiry = &expiry{deps: d, removal: s.removal, moved: make(chan struct{}, 1)}
 	s.idle = &idle{deps: d, removal: s.removal}
-	s.repair = &repair{deps: d, creation: s.creation, removal: s.removal, watchers: s.watchers}
+	s.repair = &repair{deps: d, creation: s.creation, removal: s.removal, watchers: s.watchers, usage: s.usage}
 	return s
 }
 
@@ -111,6 +115,9 @@ func New(cfg Config) *Service {
 // before it returns.
 func (s *Service) Start(ctx context.Context) error {
 	if err := s.access.start(ctx); err != nil {
+		return err
+	}
+	if err := s.usage.start(ctx); err != nil {
 		return err
 	}
 	if err := s.repair.reconcile(ctx); err != nil {
@@ -125,6 +132,8 @@ func (s *Service) Start(ctx context.Context) error {
 	s.tasks.run(s.repair.exitLoop)
 	s.tasks.run(s.live.loop)
 	s.tasks.run(s.templates.loop)
+	s.tasks.run(s.usage.loop)
+	s.tasks.run(s.usage.forgetLoop)
 	return nil
 }
 
@@ -133,6 +142,7 @@ func (s *Service) Start(ctx context.Context) error {
 func (s *Service) Close() error {
 	s.tasks.close()
 	s.activity.close(context.Background())
+	s.usage.close(context.Background())
 	return nil
 }
 

@@ -1,6 +1,9 @@
 package core
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // EventType names what happened, as noun.verb.
 type EventType string
@@ -20,6 +23,9 @@ const (
 	EventKeyCreated     EventType = "key.created"
 	EventKeyDeleted     EventType = "key.deleted"
 )
+
+// OfSandbox reports whether something happened to a sandbox as a whole, such as a change of its state.
+func (t EventType) OfSandbox() bool { return strings.HasPrefix(string(t), "sandbox.") }
 
 // Event is one thing that happened to a tenant's property. It commits in the transaction that made it true.
 type Event struct {

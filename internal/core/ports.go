@@ -104,6 +104,13 @@ type Node interface {
 	Capacity(ctx context.Context) (NodeCapacity, error)
 }
 
+// TreeSizes tells what sandboxes keep on a node's disk.
+type TreeSizes interface {
+	// KeptBytes returns what a sandbox keeps of its own writes: what it shares with its template does not count. It is unsupported
+	// where nobody can tell.
+	KeptBytes(ctx context.Context, id SandboxID) (int64, error)
+}
+
 // TreeInfo describes a frozen tree.
 type TreeInfo struct {
 	// Digest is the sha256 of the canonical listing: sorted paths with type, mode, owner, size and content digest.
