@@ -71,6 +71,13 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"ListKeys":  core.ScopeKeys,
 		"DeleteKey": core.ScopeKeys,
 
+		"CreateTenant": core.ScopeAdmin,
+		"GetTenant":    core.ScopeAdmin,
+		"ListTenants":  core.ScopeAdmin,
+		"UpdateTenant": core.ScopeAdmin,
+		"DeleteTenant": core.ScopeAdmin,
+		"Quota":        core.ScopeUsageRead,
+
 		"ActFor":   "",
 		"Capacity": core.ScopeAdmin,
 	}

@@ -53,6 +53,7 @@ type Service struct {
 	*finder
 	*keys
 	*usage
+	*tenants
 	access    *access
 	nodeID    core.NodeID
 	templates *templates
@@ -105,6 +106,7 @@ func New(cfg Config) *Service {
 	s.removal = &removal{deps: d, watchers: s.watchers}
 	s.usage = &usage{deps: d, sizes: cfg.Sizes}
 	s.creation = &creation{deps: d, removal: s.removal, usage: s.usage}
+	s.tenants = &tenants{deps: d, removal: s.removal}
 	s.expiry = &expiry{deps: d, removal: s.removal, moved: make(chan struct{}, 1)}
 	s.idle = &idle{deps: d, removal: s.removal}
 	s.repair = &repair{deps: d, creation: s.creation, removal: s.removal, watchers: s.watchers, usage: s.usage}
@@ -124,6 +126,9 @@ func (s *Service) Start(ctx context.Context) error {
 		return err
 	}
 	if err := s.activity.load(ctx); err != nil {
+		return err
+	}
+	if err := s.tenants.resume(ctx); err != nil {
 		return err
 	}
 	s.tasks.run(s.expiry.loop)

@@ -22,6 +22,9 @@ const (
 	EventTemplateFailed EventType = "template.failed"
 	EventKeyCreated     EventType = "key.created"
 	EventKeyDeleted     EventType = "key.deleted"
+	EventTenantCreated  EventType = "tenant.created"
+	EventTenantUpdated  EventType = "tenant.updated"
+	EventTenantDeleted  EventType = "tenant.deleted"
 )
 
 // OfSandbox reports whether something happened to a sandbox as a whole, such as a change of its state.

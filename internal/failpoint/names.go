@@ -11,6 +11,8 @@ const (
 	ControlExecRecorded    = "control.exec.recorded"
 	ControlExecStarted     = "control.exec.started"
 	ControlExecEnded       = "control.exec.ended"
+	ControlTenantDeleted   = "control.tenant.deleted"
+	ControlTenantEmptied   = "control.tenant.emptied"
 
 	NodeCreateJournaled  = "node.create.journaled"
 	NodeCreateCloned     = "node.create.cloned"
@@ -39,6 +41,7 @@ func Names() []string {
 		ControlCreateRecorded, ControlCreateNodeDone, ControlCreateCommitted,
 		ControlDeleteRecorded, ControlDeleteNodeDone, ControlDeleteCommitted,
 		ControlExecRecorded, ControlExecStarted, ControlExecEnded,
+		ControlTenantDeleted, ControlTenantEmptied,
 		NodeCreateJournaled, NodeCreateCloned, NodeCreateAttached, NodeCreateRunDir, NodeCreateIsolated,
 		NodeCreateStarted, NodeCreateConfigured, NodeCreateReady,
 		NodeDeleteBegun, NodeDeleteKilled, NodeDeleteDetached, NodeDeleteTreeGone, NodeDeleteRunDirGone,

@@ -135,6 +135,8 @@ type TenantReader interface {
 	// TenantUse sums up what a tenant has: of sandboxes what isn't deleted, vcpus and memory only of those that run. Its cost is that
 	// of reading an index over them.
 	TenantUse(tenant core.TenantID) (core.TenantUse, error)
+	// TenantTemplates returns the ids of a tenant's own templates.
+	TenantTemplates(tenant core.TenantID) ([]core.TemplateID, error)
 	// NthCreate returns when the nth newest sandbox of a tenant was begun, deleted ones counted as long as they are on record; ok is
 	// false if it has fewer.
 	NthCreate(tenant core.TenantID, n int64) (at time.Time, ok bool, err error)
@@ -145,8 +147,8 @@ type TenantWriter interface {
 	// PutTenant inserts or replaces a tenant. A name that another one has gives conflict, and so does one that is deleted: it can't
 	// come back, and its id isn't used again.
 	PutTenant(t core.Tenant) error
-	// PurgeTenant removes a deleted tenant's keys and events, and the sandboxes whose removal is done. more says that sandboxes or
-	// templates of it are left.
+	// PurgeTenant removes a deleted tenant's keys, events and templates, and the sandboxes whose removal is done. more says that
+	// sandboxes of it are left.
 	PurgeTenant(tenant core.TenantID) (more bool, err error)
 }
 

@@ -71,6 +71,14 @@ func (r *reader) TenantUse(tenant core.TenantID) (core.TenantUse, error) {
 		FROM sandbox WHERE tenant = ?1 AND state <> 'deleted'`, tenant)
 }
 
+// TenantTemplates returns the ids of a tenant's own templates.
+func (r *reader) TenantTemplates(tenant core.TenantID) ([]core.TemplateID, error) {
+	return many(r, func(r row) (id core.TemplateID, err error) {
+		err = r.Scan(&id)
+		return id, err
+	}, "SELECT id FROM template WHERE tenant = ? ORDER BY id", tenant)
+}
+
 // NthCreate returns when the sandbox was begun before which n-1 newer ones were.
 func (r *reader) NthCreate(tenant core.TenantID, n int64) (at time.Time, ok bool, err error) {
 	at, err = one(r, "", func(r row) (t time.Time, err error) {
@@ -107,11 +115,12 @@ func (w *writer) PutTenant(t core.Tenant) error {
 	return err
 }
 
-// PurgeTenant removes what is on record of a tenant's property. Sandboxes of which something may still be on a node stay, and then
+// PurgeTenant removes what is on record of a tenant's property, keys too. Sandboxes of which something may still be on a node stay, and then
 // more is true.
 func (w *writer) PurgeTenant(tenant core.TenantID) (more bool, err error) {
 	for _, q := range []string{
 		"DELETE FROM sandbox WHERE tenant = ? AND state = 'deleted' AND operation = ''",
+		"DELETE FROM template WHERE tenant = ?",
 		"DELETE FROM api_key WHERE tenant = ?",
 		"DELETE FROM event WHERE tenant = ?",
 		"DELETE FROM event_head WHERE tenant = ?",
@@ -120,7 +129,6 @@ func (w *writer) PurgeTenant(tenant core.TenantID) (more bool, err error) {
 			return false, err
 		}
 	}
-	n, err := one(&w.reader, "", scanNumber,
-		"SELECT (SELECT count(*) FROM sandbox WHERE tenant = ?1) + (SELECT count(*) FROM template WHERE tenant = ?1)", tenant)
+	n, err := one(&w.reader, "", scanNumber, "SELECT count(*) FROM sandbox WHERE tenant = ?", tenant)
 	return n > 0, err
 }

@@ -182,6 +182,19 @@ func testTenantPurge(t *testing.T, open Open) {
 		s.put(b)
 	}
 	key, others := s.putKey(newKey(alice)), s.putKey(newKey(bob))
+	tmpl, kept := newTemplate(alice, "a"), newTemplate(bob, "b")
+	s.update(func(tx store.Tx) error {
+		_, err := tx.PutTemplate(kept)
+		if err == nil {
+			_, err = tx.PutTemplate(tmpl)
+		}
+		return err
+	})
+	s.view(func(r store.Reader) error {
+		list, err := r.TenantTemplates(alice)
+		wantSame(t, list, []core.TemplateID{tmpl.ID})
+		return err
+	})
 	purge := func() (more bool) {
 		s.update(func(tx store.Tx) (err error) {
 			if _, err := tx.AppendEvent(core.Event{Tenant: alice, Sandbox: done.ID, Type: core.EventSandboxDeleted}); err != nil {
@@ -208,6 +221,12 @@ func testTenantPurge(t *testing.T, open Open) {
 		events, _, err := r.Events(alice, "", 0, 10)
 		if len(events) != 0 || err != nil {
 			t.Errorf("events: %v, %v", events, err)
+		}
+		if list, err := r.TenantTemplates(alice); err != nil || len(list) != 0 {
+			t.Errorf("templates: %v, %v", list, err)
+		}
+		if _, err := r.Template(bob, string(kept.ID)); err != nil {
+			return err
 		}
 		if _, err := r.SandboxByID(other.ID); err != nil {
 			return err
