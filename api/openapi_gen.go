@@ -112,6 +112,51 @@ func (e FileType) Valid() bool {
 	}
 }
 
+// Defines values for OperationMessageType.
+const (
+	OperationMessageTypeError     OperationMessageType = "error"
+	OperationMessageTypeKeepalive OperationMessageType = "keepalive"
+	OperationMessageTypeOperation OperationMessageType = "operation"
+)
+
+// Valid indicates whether the value is a known member of the OperationMessageType enum.
+func (e OperationMessageType) Valid() bool {
+	switch e {
+	case OperationMessageTypeError:
+		return true
+	case OperationMessageTypeKeepalive:
+		return true
+	case OperationMessageTypeOperation:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OperationState.
+const (
+	OperationStateCanceled  OperationState = "canceled"
+	OperationStateFailed    OperationState = "failed"
+	OperationStateRunning   OperationState = "running"
+	OperationStateSucceeded OperationState = "succeeded"
+)
+
+// Valid indicates whether the value is a known member of the OperationState enum.
+func (e OperationState) Valid() bool {
+	switch e {
+	case OperationStateCanceled:
+		return true
+	case OperationStateFailed:
+		return true
+	case OperationStateRunning:
+		return true
+	case OperationStateSucceeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Outcome.
 const (
 	OutcomeCanceled Outcome = "canceled"
@@ -402,7 +447,7 @@ type Event struct {
 	// Seq Rises by one per tenant, without gaps.
 	Seq int64 `json:"seq"`
 
-	// Type What happened as noun.verb: `sandbox.creating`, `sandbox.running`, `sandbox.failed`, `sandbox.deleted`, `exec.started`, `exec.ended`, `template.ready`, `template.failed`, `key.created`, `key.deleted`.
+	// Type What happened as noun.verb: `sandbox.creating`, `sandbox.running`, `sandbox.failed`, `sandbox.deleted`, `exec.started`, `exec.ended`, `template.ready`, `template.failed`, `key.created`, `key.deleted`, `operation.started`, `operation.ended`.
 	Type string `json:"type"`
 }
 
@@ -742,6 +787,84 @@ type MoveFileRequest struct {
 	// ToRaw The same as base64, if it is not UTF-8.
 	ToRaw []byte `json:"to_raw,omitempty,omitzero"`
 }
+
+// Operation Work that outlives the call that asked for it.
+type Operation struct {
+	// Actor Who caused an event.
+	Actor Actor `json:"actor"`
+
+	// BytesDone How many bytes of this step have been moved.
+	BytesDone int64 `json:"bytes_done,omitempty,omitzero"`
+
+	// BytesTotal Of how many, if that is known.
+	BytesTotal int64 `json:"bytes_total,omitempty,omitzero"`
+
+	// CreatedAt When it began.
+	CreatedAt time.Time `json:"created_at"`
+
+	// EndedAt When it ended; absent until then.
+	EndedAt time.Time `json:"ended_at,omitempty,omitzero"`
+
+	// Error Why an operation came to nothing.
+	Error OperationError `json:"error,omitempty,omitzero"`
+
+	// ID Its id.
+	ID string `json:"id"`
+
+	// Kind What it does: `template.import` or `template.create`.
+	Kind string `json:"kind"`
+
+	// Percent How far all of it is, 0 to 100; absent if nobody knows.
+	Percent *int `json:"percent,omitempty"`
+
+	// Result What came of it, such as `digest`; absent until it has succeeded.
+	Result map[string]string `json:"result,omitempty,omitzero"`
+
+	// State How an operation stands. One that has ended keeps its state.
+	State OperationState `json:"state"`
+
+	// Step What is being done, or was at the end, in plain words.
+	Step string `json:"step"`
+
+	// Target What it makes or changes, such as `template_id`.
+	Target map[string]string `json:"target"`
+}
+
+// OperationError Why an operation came to nothing.
+type OperationError struct {
+	// Code One of the codes at `/errors`.
+	Code string `json:"code"`
+
+	// Message The reason in words.
+	Message string `json:"message"`
+}
+
+// OperationList One page of operations.
+type OperationList struct {
+	// NextCursor The cursor of the next page; absent on the last, and only there.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+
+	// Operations The operations.
+	Operations []Operation `json:"operations"`
+}
+
+// OperationMessage One line of an operation's stream.
+type OperationMessage struct {
+	// Error What went wrong, safe to show.
+	Error Error `json:"error,omitempty,omitzero"`
+
+	// Operation Work that outlives the call that asked for it.
+	Operation Operation `json:"operation,omitempty,omitzero"`
+
+	// Type `operation` (with `operation`; one that has ended is the last line), `keepalive` (nothing for 15 s), `error` (the stream ends here, the operation may go on).
+	Type OperationMessageType `json:"type"`
+}
+
+// OperationMessageType `operation` (with `operation`; one that has ended is the last line), `keepalive` (nothing for 15 s), `error` (the stream ends here, the operation may go on).
+type OperationMessageType string
+
+// OperationState How an operation stands. One that has ended keeps its state.
+type OperationState string
 
 // Outcome How an exec ended. Nothing else is ever reported, and `exited` only with what the process returned.
 type Outcome string
@@ -1087,6 +1210,27 @@ type ListKeysParams struct {
 
 	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// ListOperationsParams defines parameters for ListOperations.
+type ListOperationsParams struct {
+	// State Only operations in one of these states. May be repeated.
+	State []OperationState `form:"state,omitempty" json:"state,omitempty,omitzero"`
+
+	// Kind Only operations of one of these kinds. May be repeated.
+	Kind []string `form:"kind,omitempty" json:"kind,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
+	Cursor CursorParam `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
+	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// GetOperationParams defines parameters for GetOperation.
+type GetOperationParams struct {
+	// Wait How many seconds to wait for its end (0 to 60, default 0). A stream always waits.
+	Wait int `form:"wait,omitempty" json:"wait,omitempty,omitzero"`
 }
 
 // ListSandboxesParams defines parameters for ListSandboxes.

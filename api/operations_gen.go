@@ -3,17 +3,17 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "cedf012433b291cf42d26d20da66ff9ef693369148acace2e3058078ab6194ce"
+const DocumentDigest = "62c7888292cb6a863a4ed407732f8571502db7a613bea22b10a02a28a1bb5668"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "3fecd32dcbf33573f552599be8b195455727998736e5107bee2d4fc688fcbe47"
+const TypesDigest = "b0e9a9587ab505c0db2d6ae9830c57e3235537063d7f128433b1885bf95ac887"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
 
-// Operations returns every operation of the document, by path.
-func Operations() []Operation {
-	return []Operation{
+// Routes returns every operation of the document, by path.
+func Routes() []Route {
+	return []Route{
 		{ID: "getErrorReference", Method: "GET", Path: "/errors", Open: true, Body: false},
 		{ID: "getHealth", Method: "GET", Path: "/healthz", Open: true, Body: false},
 		{ID: "getServerMetrics", Method: "GET", Path: "/metrics", Open: false, Body: false},
@@ -32,6 +32,16 @@ func Operations() []Operation {
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
 		{ID: "deleteKey", Method: "DELETE", Path: "/v1/keys/{id}", Open: false, Body: false},
+		{ID: "listOperations", Method: "GET", Path: "/v1/operations", Open: false, Body: false, Query: []Parameter{
+			{Name: "state", Many: true, Type: String, Enum: []string{"running", "succeeded", "failed", "canceled"}},
+			{Name: "kind", Many: true, Type: String, MaxLength: 63},
+			{Name: "cursor", Type: String, MaxLength: 1024},
+			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
+		}},
+		{ID: "getOperation", Method: "GET", Path: "/v1/operations/{id}", Open: false, Body: false, Query: []Parameter{
+			{Name: "wait", Type: Integer, Min: 0, Max: 60},
+		}},
+		{ID: "cancelOperation", Method: "DELETE", Path: "/v1/operations/{id}", Open: false, Body: false},
 		{ID: "createSandbox", Method: "POST", Path: "/v1/sandboxes", Open: false, Body: true},
 		{ID: "listSandboxes", Method: "GET", Path: "/v1/sandboxes", Open: false, Body: false, Query: []Parameter{
 			{Name: "state", Many: true, Type: String, Enum: []string{"creating", "running", "frozen", "standby", "hibernated", "stopped", "failed", "deleted"}},

@@ -76,7 +76,7 @@ func operations(root string, doc *openapi3.T) ([]byte, error) {
 		}
 		fmt.Fprintf(&b, "// %s is the sha256 of %s when this was generated.\nconst %s = %q\n\n", f.name, f.file, f.name, sum)
 	}
-	b.WriteString("// Operations returns every operation of the document, by path.\nfunc Operations() []Operation {\n\treturn []Operation{\n")
+	b.WriteString("// Routes returns every operation of the document, by path.\nfunc Routes() []Route {\n\treturn []Route{\n")
 	for _, o := range list(doc) {
 		fmt.Fprintf(&b, "{ID: %q, Method: %q, Path: %q, Open: %v, Body: %v,",
 			o.op.OperationID, o.method, o.path, o.open(), o.op.RequestBody != nil)

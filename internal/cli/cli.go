@@ -128,7 +128,7 @@ So on the server's own machine call them as root (sudo), or set SHOAL_API_KEY.`,
 	root.AddCommand(
 		a.runCommand(), a.createCommand(), a.lsCommand(), a.getCommand(), a.setCommand(), a.rmCommand(),
 		a.execCommand(), a.shellCommand(), a.cpCommand(), a.logsCommand(), a.killCommand(),
-		a.templateCommand(), keyCommand(a), dialectCommand(a), caCommand(a), a.eventsCommand(), a.versionCommand(), a.completionCommand(), a.tourCommand(), a.referenceCommand(),
+		a.templateCommand(), operationCommand(a), keyCommand(a), dialectCommand(a), caCommand(a), a.eventsCommand(), a.versionCommand(), a.completionCommand(), a.tourCommand(), a.referenceCommand(),
 	)
 	for _, c := range extra {
 		if c.GroupID == "" {

@@ -11,10 +11,11 @@ import (
 
 // result is what came of a command on one of several things, as -o json prints it.
 type result struct {
-	Sandbox string `json:"sandbox,omitempty"`
-	Exec    string `json:"exec,omitempty"`
-	Key     string `json:"key,omitempty"`
-	Done    bool   `json:"done"`
+	Sandbox   string `json:"sandbox,omitempty"`
+	Exec      string `json:"exec,omitempty"`
+	Key       string `json:"key,omitempty"`
+	Operation string `json:"operation,omitempty"`
+	Done      bool   `json:"done"`
 	// Code and Message say why it was not done.
 	Code    shoal.Code `json:"code,omitempty"`
 	Message string     `json:"message,omitempty"`
@@ -27,6 +28,8 @@ func resultOf(what, item string, err error) result {
 		r.Exec = item
 	case "key":
 		r.Key = item
+	case "operation":
+		r.Operation = item
 	default:
 		r.Sandbox = item
 	}

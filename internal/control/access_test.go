@@ -199,6 +199,7 @@ func callWith(t *testing.T, method reflect.Value, p control.Principal, ref strin
 		reflect.TypeFor[control.Principal]():    p,
 		reflect.TypeFor[string]():               ref,
 		reflect.TypeFor[core.ExecID]():          exec,
+		reflect.TypeFor[core.OperationID]():     core.OperationID(ref),
 		reflect.TypeFor[core.ExecSpec]():        core.ExecSpec{Shell: "true", Detach: true},
 		reflect.TypeFor[store.Page]():           store.Page{Limit: 10},
 		reflect.TypeFor[control.ExecSelector](): control.ExecSelector{PID: 7},

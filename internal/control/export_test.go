@@ -1,10 +1,66 @@
 package control
 
 import (
+	"context"
 	"maps"
 
 	"shoal/internal/core"
+	"shoal/internal/store"
 )
 
 // ScopeNeeded is the table of which scope each use case takes.
 func ScopeNeeded() map[string]core.Scope { return maps.Clone(scopeNeeded()) }
+
+// TestWork is long work of a test.
+type TestWork struct {
+	// Do does it; Commit, if it is not nil, records what came of it.
+	Do     func(ctx context.Context, report func(core.OperationProgress)) (map[string]string, error)
+	Commit func(tx store.Tx) error
+	// Intent is recorded; with none it can't be done again.
+	Intent any
+}
+
+func (w TestWork) work(ctx context.Context, report func(core.OperationProgress)) (workResult, error) {
+	res, err := w.Do(ctx, report)
+	return workResult{Result: res, Commit: w.Commit}, err
+}
+
+// TestWorker is a kind of long work of a test.
+type TestWorker struct {
+	Resume  func(op core.Operation) (TestWork, error)
+	Abandon func(tx store.Tx, op core.Operation, cause error) error
+	Clean   func(op core.Operation)
+}
+
+func (w TestWorker) resume(_ context.Context, op core.Operation) (work, error) {
+	again, err := w.Resume(op)
+	return again.work, err
+}
+
+func (w TestWorker) abandon(tx store.Tx, op core.Operation, cause error) error {
+	return w.Abandon(tx, op, cause)
+}
+func (w TestWorker) clean(op core.Operation) { w.Clean(op) }
+
+// TestKind is the kind of work that tests do.
+const TestKind core.WorkKind = "test.work"
+
+// SetWorker makes the service know a kind of work. It is called before Start.
+func SetWorker(s *Service, w TestWorker) { s.operations.workers[TestKind] = w }
+
+// BeginWork begins an operation.
+func BeginWork(ctx context.Context, s *Service, p Principal, w TestWork) (core.Operation, error) {
+	return s.operations.begin(ctx, p, intended{
+		kind: TestKind, intent: w.Intent, do: w.work,
+		record: func(_ store.Tx, op *core.Operation) error {
+			op.Target = map[string]string{"thing": "one"}
+			return nil
+		},
+	})
+}
+
+// The bounds of operations.
+const (
+	MaxOperationsPerTenant = maxOperationsPerTenant
+	MaxOperations          = maxOperations
+)

@@ -437,6 +437,8 @@ type world struct {
 	sizes *sizes
 	// quota is every tenant's.
 	quota core.Quota
+	// prepare, if it is set, is told of each service before it starts.
+	prepare func(*control.Service)
 }
 
 var (
@@ -493,6 +495,9 @@ func (w *world) start() *world {
 			DiskQuotaReason: "this is a fake", Quota: w.quota,
 		},
 	})
+	if w.prepare != nil {
+		w.prepare(w.svc)
+	}
 	if err := w.svc.Start(context.Background()); err != nil {
 		w.t.Fatal(err)
 	}

@@ -67,6 +67,12 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"Events":        core.ScopeEventsRead,
 		"Usage":         core.ScopeUsageRead,
 
+		// All operations there are make templates.
+		"ListOperations":  core.ScopeTemplatesRead,
+		"GetOperation":    core.ScopeTemplatesRead,
+		"AwaitOperation":  core.ScopeTemplatesRead,
+		"CancelOperation": core.ScopeTemplatesWrite,
+
 		"NewKey":    core.ScopeKeys,
 		"ListKeys":  core.ScopeKeys,
 		"DeleteKey": core.ScopeKeys,

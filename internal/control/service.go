@@ -42,18 +42,21 @@ type Observer interface {
 	ExecStart(err error, took time.Duration)
 	// ExecEnd reports how an exec ended.
 	ExecEnd(outcome core.Outcome)
+	// OperationEnd reports how an operation ended and how long it took.
+	OperationEnd(kind core.WorkKind, state core.OperationState, took time.Duration)
 }
 
 // Service is the use cases. It joins parts that each look after one noun, and holds nothing of its own.
 //
 // Durable: everything in the store. Process-only: the commands under way, the exec watchers, the waiters for events, the process
-// ids of execs that have just started, and when sandboxes with an idle rule were last used, of which the store has a bound.
+// ids of execs that have just started, the work of operations, and when sandboxes with an idle rule were last used, of which the store has a bound.
 type Service struct {
 	*deps
 	*finder
 	*keys
 	*usage
 	*tenants
+	*operations
 	access    *access
 	nodeID    core.NodeID
 	templates *templates
@@ -98,7 +101,7 @@ func New(cfg Config) *Service {
 		limits:   cfg.Limits, quotas: &quotas{defaults: cfg.Limits.Quota},
 		live: newLive(cfg.Store, cfg.Clock),
 	}
-	s := &Service{deps: d, finder: &finder{d}, keys: &keys{deps: d, lastUsed: map[core.KeyID]time.Time{}}, nodeID: cfg.NodeID}
+	s := &Service{deps: d, finder: &finder{d}, keys: &keys{deps: d, lastUsed: map[core.KeyID]time.Time{}}, operations: newOperations(d), nodeID: cfg.NodeID}
 	s.access = &access{deps: d}
 	s.templates = &templates{deps: d, build: cfg.Build, names: cfg.Bootstrap}
 	s.records = &execRecords{deps: d, young: newYoung()}
@@ -129,6 +132,9 @@ func (s *Service) Start(ctx context.Context) error {
 		return err
 	}
 	if err := s.tenants.resume(ctx); err != nil {
+		return err
+	}
+	if err := s.operations.recover(ctx); err != nil {
 		return err
 	}
 	s.tasks.run(s.expiry.loop)
@@ -188,7 +194,8 @@ func (s *Service) CountSandboxes(ctx context.Context) (map[core.State]int, error
 
 type noObserver struct{}
 
-func (noObserver) Create(error, time.Duration)    {}
-func (noObserver) Delete(error, time.Duration)    {}
-func (noObserver) ExecStart(error, time.Duration) {}
-func (noObserver) ExecEnd(core.Outcome)           {}
+func (noObserver) Create(error, time.Duration)                                    {}
+func (noObserver) Delete(error, time.Duration)                                    {}
+func (noObserver) ExecStart(error, time.Duration)                                 {}
+func (noObserver) ExecEnd(core.Outcome)                                           {}
+func (noObserver) OperationEnd(core.WorkKind, core.OperationState, time.Duration) {}

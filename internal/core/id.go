@@ -18,6 +18,8 @@ type (
 	ExecID string
 	// KeyID names an API key; it is not the secret.
 	KeyID string
+	// OperationID names one piece of long work.
+	OperationID string
 	// NodeID names a machine that runs sandboxes.
 	NodeID string
 )

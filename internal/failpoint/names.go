@@ -14,6 +14,10 @@ const (
 	ControlTenantDeleted   = "control.tenant.deleted"
 	ControlTenantEmptied   = "control.tenant.emptied"
 
+	ControlOperationRecorded = "control.operation.recorded"
+	ControlOperationWorked   = "control.operation.worked"
+	ControlOperationEnded    = "control.operation.ended"
+
 	NodeCreateJournaled  = "node.create.journaled"
 	NodeCreateCloned     = "node.create.cloned"
 	NodeCreateAttached   = "node.create.attached"
@@ -42,6 +46,7 @@ func Names() []string {
 		ControlDeleteRecorded, ControlDeleteNodeDone, ControlDeleteCommitted,
 		ControlExecRecorded, ControlExecStarted, ControlExecEnded,
 		ControlTenantDeleted, ControlTenantEmptied,
+		ControlOperationRecorded, ControlOperationWorked, ControlOperationEnded,
 		NodeCreateJournaled, NodeCreateCloned, NodeCreateAttached, NodeCreateRunDir, NodeCreateIsolated,
 		NodeCreateStarted, NodeCreateConfigured, NodeCreateReady,
 		NodeDeleteBegun, NodeDeleteKilled, NodeDeleteDetached, NodeDeleteTreeGone, NodeDeleteRunDirGone,

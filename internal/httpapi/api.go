@@ -120,16 +120,18 @@ func withDefaults(o Options) Options {
 
 // The operations in groups, so that no type grows without bound.
 type (
-	sandboxAPI struct{ *API }
-	execAPI    struct{ *API }
-	fileAPI    struct{ *API }
-	keyAPI     struct{ *API }
-	serverAPI  struct{ *API }
+	sandboxAPI   struct{ *API }
+	execAPI      struct{ *API }
+	fileAPI      struct{ *API }
+	operationAPI struct{ *API }
+	keyAPI       struct{ *API }
+	serverAPI    struct{ *API }
 )
 
 // operations joins the document's operations to their code.
 func (a *API) operations() map[string]operation {
 	sandboxes, execs, files, keys, server := sandboxAPI{a}, execAPI{a}, fileAPI{a}, keyAPI{a}, serverAPI{a}
+	long := operationAPI{a}
 	return map[string]operation{
 		"createSandbox":     sandboxes.createSandbox,
 		"listSandboxes":     sandboxes.listSandboxes,
@@ -156,6 +158,9 @@ func (a *API) operations() map[string]operation {
 		"listEvents":        sandboxes.listEvents,
 		"listTemplates":     server.listTemplates,
 		"getTemplate":       server.getTemplate,
+		"listOperations":    long.listOperations,
+		"getOperation":      long.getOperation,
+		"cancelOperation":   long.cancelOperation,
 		"createKey":         keys.createKey,
 		"listKeys":          keys.listKeys,
 		"deleteKey":         keys.deleteKey,
@@ -173,7 +178,7 @@ func (a *API) operations() map[string]operation {
 // route registers every operation of the document and refuses a document that has another set than the code.
 func (a *API) route() error {
 	code := a.operations()
-	for _, op := range api.Operations() {
+	for _, op := range api.Routes() {
 		run, ok := code[op.ID]
 		if !ok {
 			return fmt.Errorf("operation %s has no code", op.ID)
@@ -201,7 +206,7 @@ func (a *API) Close() {
 
 // handler runs an operation with all that comes before it: authentication, rate limit and checks that need no knowledge
 // of what it does.
-func (a *API) handler(op api.Operation, run operation) http.Handler {
+func (a *API) handler(op api.Route, run operation) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
 		r := requestOf(hr)
 		r.op = op

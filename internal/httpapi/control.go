@@ -15,6 +15,7 @@ import (
 type Control interface {
 	Sandboxes
 	Execs
+	Operations
 	Keys
 	Server
 }
@@ -42,6 +43,14 @@ type Execs interface {
 	CancelExec(ctx context.Context, p control.Principal, ref string, id core.ExecID) error
 	ResizeExec(ctx context.Context, p control.Principal, ref string, id core.ExecID, rows, cols uint16) error
 	WriteExecStdin(ctx context.Context, p control.Principal, ref string, id core.ExecID, data []byte, end bool) error
+}
+
+// Operations are the use cases on long work.
+type Operations interface {
+	ListOperations(ctx context.Context, p control.Principal, f store.OperationFilter, page store.Page) ([]core.Operation, string, error)
+	GetOperation(ctx context.Context, p control.Principal, id core.OperationID) (core.Operation, error)
+	AwaitOperation(ctx context.Context, p control.Principal, id core.OperationID, seen int64, wait time.Duration) (core.Operation, error)
+	CancelOperation(ctx context.Context, p control.Principal, id core.OperationID) error
 }
 
 // Keys are the use cases on API keys. They are an admin's.

@@ -10,17 +10,17 @@ import (
 // OperationOf returns the id of the operation that a request would reach, for tests.
 func (a *API) OperationOf(r *http.Request) string {
 	_, pattern := a.mux.Handler(r)
-	i := slices.IndexFunc(api.Operations(), func(o api.Operation) bool { return o.Method+" "+o.Path == pattern })
+	i := slices.IndexFunc(api.Routes(), func(o api.Route) bool { return o.Method+" "+o.Path == pattern })
 	if i < 0 {
 		return ""
 	}
-	return api.Operations()[i].ID
+	return api.Routes()[i].ID
 }
 
 // OperationIDs returns all operations, for tests.
 func (a *API) OperationIDs() []string {
 	var ids []string
-	for _, o := range api.Operations() {
+	for _, o := range api.Routes() {
 		ids = append(ids, o.ID)
 	}
 	return ids

@@ -28,14 +28,15 @@ var epoch = time.Date(2026, 11, 29, 17, 0, 0, 0, time.UTC)
 // fakeControl is control in memory: sandboxes are records, processes are the few programs of process_test.go and files
 // are a map.
 type fakeControl struct {
-	mu        sync.Mutex
-	now       time.Time
-	ids       int
-	sandboxes []core.Sandbox
-	keys      []core.Key
-	procs     map[core.SandboxID][]*process
-	files     map[core.SandboxID]*fakeFiles
-	events    map[core.TenantID][]core.Event
+	mu         sync.Mutex
+	now        time.Time
+	ids        int
+	sandboxes  []core.Sandbox
+	keys       []core.Key
+	operations []core.Operation
+	procs      map[core.SandboxID][]*process
+	files      map[core.SandboxID]*fakeFiles
+	events     map[core.TenantID][]core.Event
 	// oldest is the first event that is kept.
 	oldest int64
 	// changed is closed and renewed with every event.
@@ -56,6 +57,7 @@ func newFake() *fakeControl {
 	return &fakeControl{
 		now: epoch, procs: map[core.SandboxID][]*process{}, files: map[core.SandboxID]*fakeFiles{},
 		events: map[core.TenantID][]core.Event{}, changed: make(chan struct{}), fail: map[string]error{}, oldest: 1,
+		operations: fakeOperations(),
 	}
 }
 

@@ -23,7 +23,7 @@ type request struct {
 	*http.Request
 	id        string
 	began     time.Time
-	op        api.Operation
+	op        api.Route
 	principal control.Principal
 	// query holds the parameters, checked against the document.
 	query url.Values

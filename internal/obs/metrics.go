@@ -16,13 +16,15 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 
-	creates       *prometheus.CounterVec
-	createSeconds prometheus.Histogram
-	deletes       *prometheus.CounterVec
-	deleteSeconds prometheus.Histogram
-	execStarts    *prometheus.CounterVec
-	execSeconds   prometheus.Histogram
-	execEnds      *prometheus.CounterVec
+	creates          *prometheus.CounterVec
+	createSeconds    prometheus.Histogram
+	deletes          *prometheus.CounterVec
+	deleteSeconds    prometheus.Histogram
+	execStarts       *prometheus.CounterVec
+	execSeconds      prometheus.Histogram
+	execEnds         *prometheus.CounterVec
+	operations       *prometheus.CounterVec
+	operationSeconds *prometheus.HistogramVec
 }
 
 // NewMetrics returns metrics at zero with a registry of their own, in which the Go runtime and the process are too.
@@ -42,10 +44,14 @@ func NewMetrics() *Metrics {
 		execStarts:    counter("shoal_exec_starts_total", "Execs asked for by result: ok or the error's code.", "result"),
 		execSeconds:   histogram("shoal_exec_start_seconds", "Time of a successful exec until its process was there."),
 		execEnds:      counter("shoal_exec_ends_total", "Execs that ended, by outcome.", "outcome"),
+		operations:    counter("shoal_operations_total", "Operations that ended, by kind and state.", "kind", "state"),
+		operationSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "shoal_operation_seconds", Help: "Time of a successful operation, by kind.", Buckets: buckets(),
+		}, []string{"kind"}),
 	}
 	m.registry.MustRegister(
 		m.creates, m.createSeconds, m.deletes, m.deleteSeconds,
-		m.execStarts, m.execSeconds, m.execEnds,
+		m.execStarts, m.execSeconds, m.execEnds, m.operations, m.operationSeconds,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
@@ -83,6 +89,17 @@ func (m *Metrics) ExecStart(err error, took time.Duration) {
 func (m *Metrics) ExecEnd(outcome core.Outcome) {
 	if m != nil {
 		m.execEnds.WithLabelValues(string(outcome)).Inc()
+	}
+}
+
+// OperationEnd counts an operation that ended.
+func (m *Metrics) OperationEnd(kind core.WorkKind, state core.OperationState, took time.Duration) {
+	if m == nil {
+		return
+	}
+	m.operations.WithLabelValues(string(kind), string(state)).Inc()
+	if state == core.OperationSucceeded {
+		m.operationSeconds.WithLabelValues(string(kind)).Observe(took.Seconds())
 	}
 }
 

@@ -35,6 +35,11 @@ func ExecSize(e core.Exec) int {
 	return textSize(s.Cmd...) + textSize(s.Shell, s.Cwd, s.User, s.Tag, e.Signal) + mapSize(s.Env)
 }
 
+// OperationSize returns how much text an operation holds.
+func OperationSize(o core.Operation) int {
+	return textSize(o.Intent, o.Progress.Step, o.Message) + mapSize(o.Target) + mapSize(o.Result)
+}
+
 // EventSize returns how much text an event holds.
 func EventSize(e core.Event) int { return textSize(e.Actor.Kind, e.Actor.ID) + mapSize(e.Data) }
 

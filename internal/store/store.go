@@ -1,4 +1,4 @@
-// Package store is the contract of what Shoal remembers: tenants' sandboxes, templates, keys, execs and events, and who
+// Package store is the contract of what Shoal remembers: tenants' sandboxes, templates, keys, execs, operations and events, and who
 // holds the lease of each sandbox.
 //
 // The store says what is wanted; a node's journal says what exists. Drivers live below (sqlite); storetest is the suite
@@ -30,7 +30,7 @@ type Store interface {
 	Close() error
 }
 
-// Page asks for part of a list. Lists are in a stable order: sandboxes, execs, keys and tenants newest first, templates by name with the
+// Page asks for part of a list. Lists are in a stable order: sandboxes, execs, operations, keys and tenants newest first, templates by name with the
 // newest version first, events oldest first. A cursor that no page returned, and a limit out of bounds, are invalid and
 // blame the field. Paging on neither repeats nor misses a record that was there from the first page to the last.
 //
@@ -95,14 +95,9 @@ type Reader interface {
 	// Expired returns the sandboxes, not deleted, whose ExpiresAt is not after now.
 	Expired(now time.Time) ([]core.Sandbox, error)
 
-	// Template finds the newest ready version by name, or any version by id, that the tenant may use: its own, or a
-	// public one of the system. Its own wins.
-	Template(tenant core.TenantID, idOrName string) (core.Template, error)
-	ListTemplates(tenant core.TenantID, page Page) (list []core.Template, next string, err error)
-	// TemplatesInState returns the templates of every tenant in a state. It is for the reconcile loop.
-	TemplatesInState(state core.TemplateState) ([]core.Template, error)
-
+	TemplateReader
 	ExecReader
+	OperationReader
 
 	// Events returns a tenant's events after a sequence number, oldest first; sandbox may be empty for all. oldest is the
 	// first sequence number that is still kept. There may be more after fewer than limit, as in a Page; only none is the end.
@@ -176,11 +171,47 @@ type ExecReader interface {
 	OpenExecs(sandbox core.SandboxID) ([]core.Exec, error)
 }
 
+// TemplateReader reads templates.
+type TemplateReader interface {
+	// Template finds the newest ready version by name, or any version by id, that the tenant may use: its own, or a
+	// public one of the system. Its own wins.
+	Template(tenant core.TenantID, idOrName string) (core.Template, error)
+	ListTemplates(tenant core.TenantID, page Page) (list []core.Template, next string, err error)
+	// TemplatesInState returns the templates of every tenant in a state. It is for the reconcile loop.
+	TemplatesInState(state core.TemplateState) ([]core.Template, error)
+}
+
+// OperationFilter selects operations. A zero field selects nothing out.
+type OperationFilter struct {
+	States []core.OperationState
+	Kinds  []core.WorkKind
+}
+
+// OperationReader reads operations. Their Revision is not kept.
+type OperationReader interface {
+	Operation(tenant core.TenantID, id core.OperationID) (core.Operation, error)
+	// ListOperations returns a page of a tenant's operations, newest first.
+	ListOperations(tenant core.TenantID, filter OperationFilter, page Page) (list []core.Operation, next string, err error)
+	// RunningOperations returns those of every tenant that have not ended, oldest first. It is for the service itself.
+	RunningOperations() ([]core.Operation, error)
+}
+
+// OperationWriter writes operations.
+type OperationWriter interface {
+	// PutOperation inserts an operation, or replaces one that runs; one that has ended never changes: conflict. Tenant, kind,
+	// actor and intent stay as they were first put. With each new one, ended ones beyond the newest KeepOperations of the tenant are
+	// forgotten.
+	PutOperation(core.Operation) error
+	// PutOperationProgress writes the progress of an operation that runs, and leaves any other alone.
+	PutOperationProgress(id core.OperationID, p core.OperationProgress) error
+}
+
 // Tx reads and writes.
 type Tx interface {
 	Reader
 	TenantWriter
 	KeyWriter
+	OperationWriter
 	// PutSandbox inserts or replaces a sandbox. A name that another live sandbox of the tenant has gives conflict, an id that
 	// was ever used by another tenant, or whose sandbox is deleted or forgotten, gives conflict: it can't come back.
 	PutSandbox(core.Sandbox) error
@@ -210,6 +241,9 @@ type Tx interface {
 
 // KeepEvents is how many events are kept per tenant.
 const KeepEvents = 100_000
+
+// KeepOperations is how many operations that have ended are kept per tenant.
+const KeepOperations = 1000
 
 // KeepExecs is how many execs are kept per sandbox, beside older ones that have not ended.
 const KeepExecs = 1000

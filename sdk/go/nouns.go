@@ -32,6 +32,10 @@ type (
 	EventList = api.EventList
 	// Template is one immutable version of what sandboxes start from.
 	Template = api.Template
+	// Operation is work that outlives the call that asked for it.
+	Operation = api.Operation
+	// OperationState says how an operation stands.
+	OperationState = api.OperationState
 	// CreateKeyRequest says what API key to make.
 	CreateKeyRequest = api.CreateKeyRequest
 	// Key is an API key.
@@ -85,6 +89,14 @@ const (
 	TemplateBuilding = api.TemplateStateBuilding
 	TemplateReady    = api.TemplateStateReady
 	TemplateFailed   = api.TemplateStateFailed
+)
+
+// The states of an operation.
+const (
+	OperationRunning   = api.OperationStateRunning
+	OperationSucceeded = api.OperationStateSucceeded
+	OperationFailed    = api.OperationStateFailed
+	OperationCanceled  = api.OperationStateCanceled
 )
 
 // The types of a file.

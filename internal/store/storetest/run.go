@@ -30,6 +30,7 @@ func Run(t *testing.T, open Open) {
 		{"Tenant", testTenant},
 		{"Template", testTemplate},
 		{"Exec", testExec},
+		{"Operation", testOperation},
 		{"Event", testEvent},
 		{"Usage", testUsage},
 		{"Key", testKey},

@@ -1,7 +1,7 @@
 package api
 
-// Operation is one operation of the document as a server routes it.
-type Operation struct {
+// Route is one operation of the document as a server routes it.
+type Route struct {
 	// ID is the document's operationId.
 	ID     string
 	Method string
