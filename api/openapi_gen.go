@@ -1131,6 +1131,9 @@ type CursorParam = string
 // ExecParam defines model for ExecParam.
 type ExecParam = string
 
+// KeyParam defines model for KeyParam.
+type KeyParam = string
+
 // LimitParam defines model for LimitParam.
 type LimitParam = int
 
@@ -1263,6 +1266,12 @@ type ListSandboxesParams struct {
 // ListSandboxesParamsOrder defines parameters for ListSandboxes.
 type ListSandboxesParamsOrder string
 
+// CreateSandboxParams defines parameters for CreateSandbox.
+type CreateSandboxParams struct {
+	// IdempotencyKey Makes repeats of the call take effect once: the caller's own word for it, 1 to 255 printable ASCII characters without spaces.
+	IdempotencyKey KeyParam `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // ListSandboxEventsParams defines parameters for ListSandboxEvents.
 type ListSandboxEventsParams struct {
 	// After Only events after this sequence number (default 0, from the oldest that is kept).
@@ -1288,6 +1297,12 @@ type ListExecsParams struct {
 
 	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// CreateExecParams defines parameters for CreateExec.
+type CreateExecParams struct {
+	// IdempotencyKey Makes repeats of the call take effect once: the caller's own word for it, 1 to 255 printable ASCII characters without spaces.
+	IdempotencyKey KeyParam `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
 // AttachExecParams defines parameters for AttachExec.

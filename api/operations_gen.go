@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "62c7888292cb6a863a4ed407732f8571502db7a613bea22b10a02a28a1bb5668"
+const DocumentDigest = "4550bd979c09a888f5ff5b7f72ece45fbc28f918cec89d2d6a04d6e5351a1533"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "b0e9a9587ab505c0db2d6ae9830c57e3235537063d7f128433b1885bf95ac887"
+const TypesDigest = "e4a9a64cb34874a6646e8be0f3b790a4ca9df03b008bd17254dfe159ea45d8ff"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -42,7 +42,7 @@ func Routes() []Route {
 			{Name: "wait", Type: Integer, Min: 0, Max: 60},
 		}},
 		{ID: "cancelOperation", Method: "DELETE", Path: "/v1/operations/{id}", Open: false, Body: false},
-		{ID: "createSandbox", Method: "POST", Path: "/v1/sandboxes", Open: false, Body: true},
+		{ID: "createSandbox", Method: "POST", Path: "/v1/sandboxes", Open: false, Body: true, Keyed: true},
 		{ID: "listSandboxes", Method: "GET", Path: "/v1/sandboxes", Open: false, Body: false, Query: []Parameter{
 			{Name: "state", Many: true, Type: String, Enum: []string{"creating", "running", "frozen", "standby", "hibernated", "stopped", "failed", "deleted"}},
 			{Name: "label", Many: true, Type: String},
@@ -61,7 +61,7 @@ func Routes() []Route {
 			{Name: "wait", Type: Integer, Min: 0, Max: 60},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
-		{ID: "createExec", Method: "POST", Path: "/v1/sandboxes/{id}/execs", Open: false, Body: true},
+		{ID: "createExec", Method: "POST", Path: "/v1/sandboxes/{id}/execs", Open: false, Body: true, Keyed: true},
 		{ID: "listExecs", Method: "GET", Path: "/v1/sandboxes/{id}/execs", Open: false, Body: false, Query: []Parameter{
 			{Name: "tag", Type: String, MaxLength: 256},
 			{Name: "running", Type: Boolean},

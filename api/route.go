@@ -11,6 +11,8 @@ type Route struct {
 	Open bool
 	// Body says that it takes a request body.
 	Body bool
+	// Keyed says that it takes an Idempotency-Key.
+	Keyed bool
 	// Query are the query parameters that it takes.
 	Query []Parameter
 }

@@ -80,6 +80,9 @@ func operations(root string, doc *openapi3.T) ([]byte, error) {
 	for _, o := range list(doc) {
 		fmt.Fprintf(&b, "{ID: %q, Method: %q, Path: %q, Open: %v, Body: %v,",
 			o.op.OperationID, o.method, o.path, o.open(), o.op.RequestBody != nil)
+		if slices.ContainsFunc(o.parameters("header"), func(p *openapi3.Parameter) bool { return p.Name == "Idempotency-Key" }) {
+			b.WriteString("Keyed: true,")
+		}
 		if query := o.parameters("query"); len(query) > 0 {
 			b.WriteString("Query: []Parameter{\n")
 			for _, p := range query {

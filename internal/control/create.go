@@ -10,22 +10,9 @@ import (
 	"shoal/internal/store"
 )
 
-// CreateSandbox records a sandbox, starts it, and returns it when its guest agent has answered. If it fails, or the caller
-// goes away first, nothing of it is left.
-func (s *Service) CreateSandbox(ctx context.Context, p Principal, spec core.SandboxSpec) (core.Sandbox, error) {
-	if err := p.may("CreateSandbox"); err != nil {
-		return core.Sandbox{}, err
-	}
-	start := s.clock.Now()
-	sb, err := s.createSandbox(ctx, p, spec, start)
-	s.observer.Create(err, s.clock.Now().Sub(start))
-	return sb, err
-}
-
-func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.SandboxSpec, now time.Time) (core.Sandbox, error) {
-	if err := p.needKey(); err != nil {
-		return core.Sandbox{}, err
-	}
+// createSandbox creates a sandbox for a call that may have a key.
+func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.SandboxSpec, turn *turn) (core.Sandbox, error) {
+	now := s.clock.Now()
 	limits, err := s.limitsOf(ctx, p)
 	if err != nil {
 		return core.Sandbox{}, err
@@ -52,7 +39,7 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 	cmd, done, err := s.commands.begin(ctx, sb.ID)
 	if err == nil {
 		defer done()
-		err = s.creation.record(ctx, p, sb)
+		err = s.creation.record(ctx, p, sb, turn)
 	}
 	if err != nil {
 		s.node.Release(sb.ID)
@@ -113,12 +100,15 @@ type creation struct {
 }
 
 // record makes the intent durable before anything is done. The caller's going away can't cut it in two.
-func (c *creation) record(ctx context.Context, p Principal, sb core.Sandbox) error {
+func (c *creation) record(ctx context.Context, p Principal, sb core.Sandbox, turn *turn) error {
 	return c.store.Update(context.WithoutCancel(ctx), func(tx store.Tx) error {
 		if err := c.quotas.take(tx, sb.Tenant, sb.CreatedAt, sb.Resources); err != nil {
 			return err
 		}
 		if err := tx.PutSandbox(sb); err != nil {
+			return err
+		}
+		if err := turn.record(tx, sb.ID, ""); err != nil {
 			return err
 		}
 		return tellEvent(tx, sb, core.EventSandboxCreating, p.Actor, sb.CreatedAt, map[string]string{"template": sb.TemplateName})

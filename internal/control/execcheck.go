@@ -77,6 +77,6 @@ func recordedSpec(spec core.ExecSpec) core.ExecSpec {
 	for k := range env {
 		env[k] = ""
 	}
-	spec.Env = env
+	spec.Env, spec.Once = env, nil
 	return spec
 }

@@ -22,7 +22,7 @@ type execRecords struct {
 
 // intend records an exec that is about to be started. In a sandbox that has been deleted since it was looked up none is: a
 // delete ends all execs that it finds, and nobody would end this one.
-func (x *execRecords) intend(ctx context.Context, e core.Exec) error {
+func (x *execRecords) intend(ctx context.Context, e core.Exec, turn *turn) error {
 	return x.store.UpdateRelaxed(context.WithoutCancel(ctx), func(tx store.Tx) error {
 		sb, err := tx.SandboxByID(e.Sandbox)
 		if err != nil {
@@ -31,7 +31,10 @@ func (x *execRecords) intend(ctx context.Context, e core.Exec) error {
 		if sb.State == core.StateDeleted {
 			return core.Errorf(core.CodeNotFound, "no such sandbox")
 		}
-		return tx.PutExec(e)
+		if err := tx.PutExec(e); err != nil {
+			return err
+		}
+		return turn.record(tx, e.Sandbox, e.ID)
 	})
 }
 
@@ -55,10 +58,29 @@ func putStarted(tx store.Tx, actor core.Actor, sb core.Sandbox, e core.Exec, pid
 }
 
 // forget removes the record of an exec that never was.
-func (x *execRecords) forget(ctx context.Context, sb core.Sandbox, id core.ExecID) {
+func (x *execRecords) forget(ctx context.Context, sb core.Sandbox, id core.ExecID, turn *turn) {
 	x.write(ctx, "forget", sb, id, func(tx store.Tx, _ core.Exec) error {
+		if err := turn.undo(tx); err != nil {
+			return err
+		}
 		return tx.DeleteExec(sb.ID, id)
 	})
+}
+
+// restart makes the record of an exec that was never started that of one which is about to be: whoever has given it up for lost
+// meanwhile, or is about to, finds that it is another.
+func (x *execRecords) restart(ctx context.Context, sb core.Sandbox, id core.ExecID) (e core.Exec, err error) {
+	err = x.store.UpdateRelaxed(context.WithoutCancel(ctx), func(tx store.Tx) error {
+		if e, err = tx.Exec(sb.ID, id); err != nil {
+			return err
+		}
+		if e.Outcome != core.OutcomeRunning || e.PID != 0 {
+			return core.Errorf(core.CodeUnavailable, "what became of exec %s is being found out", id)
+		}
+		e.StartedAt = x.clock.Now()
+		return tx.PutExec(e)
+	})
+	return e, err
 }
 
 // ended records how an exec ended, once, lets the guest agent forget it, and returns the whole record.
@@ -69,7 +91,12 @@ func (x *execRecords) ended(ctx context.Context, actor core.Actor, sb core.Sandb
 	e.Outcome, e.ExitCode, e.Signal, e.OutOfMemory = end.Outcome, end.ExitCode, end.Signal, end.OutOfMemory
 	e.OutputBytes, e.OutputFrom, e.Processes = end.OutputBytes, end.OutputFrom, end.Processes
 	e.EndedAt = x.clock.Now()
+	restarted := false
 	mine := x.write(ctx, "ended", sb, e.ID, func(tx store.Tx, current core.Exec) error {
+		// One that was given up may have been started after all, by a repeat of its call.
+		if restarted = e.Outcome == core.OutcomeLost && !current.StartedAt.Equal(e.StartedAt); restarted {
+			return nil
+		}
 		if current.PID == 0 && e.PID != 0 {
 			if err := putStarted(tx, actor, sb, current, e.PID); err != nil {
 				return err
@@ -80,7 +107,7 @@ func (x *execRecords) ended(ctx context.Context, actor core.Actor, sb core.Sandb
 		}
 		return execEnded(tx, sb, actor, e)
 	})
-	if !mine {
+	if !mine || restarted {
 		return x.read(ctx, sb, e)
 	}
 	x.observer.ExecEnd(e.Outcome)

@@ -16,6 +16,7 @@ const expiryCheckMost = 30 * time.Second
 type expiry struct {
 	*deps
 	removal *removal
+	once    *once
 	// moved says that an earlier deadline may have come.
 	moved chan struct{}
 }
@@ -96,18 +97,20 @@ const (
 	forgetEvery = time.Hour
 )
 
-// forgetLoop drops the records of sandboxes that were deleted, and of keys that expired, long ago.
+// forgetLoop drops the records of sandboxes that were deleted, of keys that expired, and of calls with a key, long ago.
 func (x *expiry) forgetLoop(ctx context.Context) {
 	for {
 		err := x.store.Update(ctx, func(tx store.Tx) error {
 			if err := tx.ForgetKeys(x.clock.Now().Add(-keepExpired)); err != nil {
 				return err
 			}
-			_, err := tx.ForgetSandboxes(x.clock.Now().Add(-keepDeleted))
-			return err
+			if _, err := tx.ForgetSandboxes(x.clock.Now().Add(-keepDeleted)); err != nil {
+				return err
+			}
+			return x.once.forget(tx)
 		})
 		if err != nil && ctx.Err() == nil {
-			x.log.Error("forget deleted sandboxes", slog.Any("err", err))
+			x.log.Error("forget old records", slog.Any("err", err))
 		}
 		if !pause(ctx, x.clock, forgetEvery) {
 			return

@@ -57,6 +57,7 @@ type Service struct {
 	*usage
 	*tenants
 	*operations
+	once      *once
 	access    *access
 	nodeID    core.NodeID
 	templates *templates
@@ -64,6 +65,7 @@ type Service struct {
 	removal   *removal
 	records   *execRecords
 	watchers  *watchers
+	starter   *starter
 	expiry    *expiry
 	idle      *idle
 	repair    *repair
@@ -103,14 +105,16 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{deps: d, finder: &finder{d}, keys: &keys{deps: d, lastUsed: map[core.KeyID]time.Time{}}, operations: newOperations(d), nodeID: cfg.NodeID}
 	s.access = &access{deps: d}
+	s.once = newOnce(d)
 	s.templates = &templates{deps: d, build: cfg.Build, names: cfg.Bootstrap}
 	s.records = &execRecords{deps: d, young: newYoung()}
 	s.watchers = newWatchers(d, s.records)
+	s.starter = &starter{finder: s.finder, once: s.once, records: s.records, watchers: s.watchers}
 	s.removal = &removal{deps: d, watchers: s.watchers}
 	s.usage = &usage{deps: d, sizes: cfg.Sizes}
 	s.creation = &creation{deps: d, removal: s.removal, usage: s.usage}
 	s.tenants = &tenants{deps: d, removal: s.removal}
-	s.expiry = &expiry{deps: d, removal: s.removal, moved: make(chan struct{}, 1)}
+	s.expiry = &expiry{deps: d, removal: s.removal, once: s.once, moved: make(chan struct{}, 1)}
 	s.idle = &idle{deps: d, removal: s.removal}
 	s.repair = &repair{deps: d, creation: s.creation, removal: s.removal, watchers: s.watchers, usage: s.usage}
 	return s

@@ -25,6 +25,8 @@ type ExecSpec struct {
 	// Tag is a caller's own word for the exec, to find it by: at most 256 bytes of UTF-8 without NUL. Several may have the
 	// same one.
 	Tag string
+	// Once, unless it is nil, makes a repeat of the call return what the first one made. It is no part of the record.
+	Once *Once
 }
 
 // Outcome says how an exec ended. There is no other way to end, and none is invented.

@@ -69,6 +69,8 @@ type SandboxSpec struct {
 	Resources Resources
 	Env       map[string]string
 	Labels    map[string]string
+	// Once, unless it is nil, makes a repeat of the call return what the first one made.
+	Once *Once
 }
 
 // Actor says who caused an event: a key, a sandbox's access token, or the system itself.

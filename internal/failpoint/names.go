@@ -13,6 +13,7 @@ const (
 	ControlExecEnded       = "control.exec.ended"
 	ControlTenantDeleted   = "control.tenant.deleted"
 	ControlTenantEmptied   = "control.tenant.emptied"
+	ControlOnceNoted       = "control.once.noted"
 
 	ControlOperationRecorded = "control.operation.recorded"
 	ControlOperationWorked   = "control.operation.worked"
@@ -44,7 +45,7 @@ func Names() []string {
 	return []string{
 		ControlCreateRecorded, ControlCreateNodeDone, ControlCreateCommitted,
 		ControlDeleteRecorded, ControlDeleteNodeDone, ControlDeleteCommitted,
-		ControlExecRecorded, ControlExecStarted, ControlExecEnded,
+		ControlExecRecorded, ControlExecStarted, ControlExecEnded, ControlOnceNoted,
 		ControlTenantDeleted, ControlTenantEmptied,
 		ControlOperationRecorded, ControlOperationWorked, ControlOperationEnded,
 		NodeCreateJournaled, NodeCreateCloned, NodeCreateAttached, NodeCreateRunDir, NodeCreateIsolated,

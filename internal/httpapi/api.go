@@ -241,7 +241,10 @@ func (a *API) admit(r *request) error {
 
 // checkHeaders refuses headers that change what a request means and that nothing here obeys.
 func checkHeaders(r *request) error {
-	refused := []string{"Idempotency-Key", "Content-Range"}
+	refused := []string{"Content-Range"}
+	if !r.op.Keyed {
+		refused = append(refused, onceHeader)
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		refused = append(refused, "If-Match", "If-None-Match", "If-Unmodified-Since")
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,7 +24,8 @@ func (a execAPI) createExec(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	var body api.CreateExecRequest
-	if err := decodeBody(w, r, &body); err != nil {
+	data, err := readBody(w, r, &body)
+	if err != nil {
 		return err
 	}
 	stream := accepts(r.Request, ndjson) || accepts(r.Request, frames)
@@ -32,6 +34,10 @@ func (a execAPI) createExec(w http.ResponseWriter, r *request) error {
 	}
 	spec, err := execSpec(body)
 	if err != nil {
+		return err
+	}
+	// Whoever first wanted the whole result, and then a stream, makes another call.
+	if spec.Once, err = r.once(data, strconv.FormatBool(stream)); err != nil {
 		return err
 	}
 	input := api.Join(body.Stdin, body.StdinRaw)
@@ -124,6 +130,7 @@ func (a execAPI) runExec(w http.ResponseWriter, r *request, ref string, spec cor
 	if err != nil {
 		return err
 	}
+	tellRepeated(w, spec.Once)
 	return sendResult(w, api.ExecResult{
 		ID: string(result.ID), PID: result.PID, Outcome: api.Outcome(result.Outcome), ExitCode: result.ExitCode,
 		Signal: result.Signal, OutOfMemory: result.OutOfMemory, Truncated: result.Truncated, DurationMs: result.Duration.Milliseconds(),
@@ -140,6 +147,7 @@ func (a execAPI) startExec(w http.ResponseWriter, r *request, ref string, spec c
 			return err
 		}
 	}
+	tellRepeated(w, spec.Once)
 	w.Header().Set("Location", "/v1/sandboxes/"+string(exec.Sandbox)+"/execs/"+string(exec.ID))
 	return writeJSON(w, http.StatusCreated, encodeExec(exec))
 }

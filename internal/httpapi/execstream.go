@@ -42,9 +42,15 @@ func (e *execReply) send(m api.ExecMessage) error {
 func (a execAPI) streamExec(w http.ResponseWriter, r *request, ref string, spec core.ExecSpec, input []byte) error {
 	ctx, cancel := a.streamContext(r)
 	defer cancel()
+	if spec.Once != nil {
+		spec.Once.Input = len(input) > 0
+	}
 	exec, stream, err := a.control.Exec(ctx, r.principal, ref, spec)
 	if err != nil {
 		return err
+	}
+	if tellRepeated(w, spec.Once) {
+		input = nil // the process has had it
 	}
 	out := &execReply{framed: accepts(r.Request, frames)}
 	if out.framed {

@@ -42,6 +42,9 @@ type fakeControl struct {
 	// changed is closed and renewed with every event.
 	changed chan struct{}
 
+	// calls are those with a key.
+	calls map[string]fakeCall
+
 	// silent says that no sandbox's kernel answers.
 	silent bool
 	// ready is what Ready returns; fail, by method name, is what that method returns instead of working.
@@ -56,7 +59,7 @@ var _ httpapi.Control = (*fakeControl)(nil)
 func newFake() *fakeControl {
 	return &fakeControl{
 		now: epoch, procs: map[core.SandboxID][]*process{}, files: map[core.SandboxID]*fakeFiles{},
-		events: map[core.TenantID][]core.Event{}, changed: make(chan struct{}), fail: map[string]error{}, oldest: 1,
+		events: map[core.TenantID][]core.Event{}, changed: make(chan struct{}), calls: map[string]fakeCall{}, fail: map[string]error{}, oldest: 1,
 		operations: fakeOperations(),
 	}
 }
@@ -135,6 +138,9 @@ func (f *fakeControl) CreateSandbox(_ context.Context, p control.Principal, spec
 	if err := f.fail["CreateSandbox"]; err != nil {
 		return core.Sandbox{}, err
 	}
+	if found, err := f.again(p, "create", spec.Once); err != nil || found.sandbox.ID != "" {
+		return found.sandbox, err
+	}
 	if f.full {
 		return core.Sandbox{}, &core.Error{Code: core.CodeExhausted, Message: "no room for 512 MiB", RetryAfter: 1500 * time.Millisecond}
 	}
@@ -163,6 +169,7 @@ func (f *fakeControl) CreateSandbox(_ context.Context, p control.Principal, spec
 	f.sandboxes = append([]core.Sandbox{s}, f.sandboxes...)
 	f.files[s.ID] = newFakeFiles()
 	f.event(p, s.ID, core.EventSandboxRunning, map[string]string{"template": spec.Template})
+	f.made(p, "create", spec.Once, fakeCall{sandbox: s})
 	return s, nil
 }
 
@@ -388,6 +395,9 @@ func (f *fakeControl) start(p control.Principal, ref string, spec core.ExecSpec)
 	if err != nil {
 		return nil, err
 	}
+	if found, err := f.again(p, "exec in "+ref, spec.Once); err != nil || found.process != nil {
+		return found.process, err
+	}
 	if spec.Shell != "" {
 		spec.Cmd = strings.Fields(spec.Shell)
 	}
@@ -399,6 +409,7 @@ func (f *fakeControl) start(p control.Principal, ref string, spec core.ExecSpec)
 		ID: core.ExecID(f.id("e")), Sandbox: id, Spec: spec, PID: 17, StartedAt: f.now, Processes: 1,
 	})
 	f.procs[id] = append(f.procs[id], pr)
+	f.made(p, "exec in "+ref, spec.Once, fakeCall{process: pr})
 	go pr.run()
 	return pr, nil
 }
@@ -419,7 +430,7 @@ func (f *fakeControl) RunExec(ctx context.Context, p control.Principal, ref stri
 	if err != nil {
 		return core.ExecResult{}, err
 	}
-	if stdin != nil {
+	if stdin != nil && (spec.Once == nil || !spec.Once.Repeated) {
 		_ = pr.input(stdin, true)
 	}
 	select {

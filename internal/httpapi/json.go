@@ -19,15 +19,21 @@ const maxBody = 1 << 20
 // decodeBody reads a JSON request into out, a pointer to a struct of package api, and accepts nothing that it would not
 // keep: unknown, misspelt or repeated fields, null, broken UTF-8 and data after the end are refused by name.
 func decodeBody(w http.ResponseWriter, r *request, out any) error {
+	_, err := readBody(w, r, out)
+	return err
+}
+
+// readBody is decodeBody that also returns what was decoded.
+func readBody(w http.ResponseWriter, r *request, out any) ([]byte, error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" {
-		return httpserve.WithStatus(http.StatusUnsupportedMediaType, core.Invalid("Content-Type", "send the body as application/json"))
+		return nil, httpserve.WithStatus(http.StatusUnsupportedMediaType, core.Invalid("Content-Type", "send the body as application/json"))
 	}
 	data, err := httpserve.ReadBody(w, r.Request, maxBody, httpserve.BodyTimeout)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return decodeJSON(data, out)
+	return data, decodeJSON(data, out)
 }
 
 // isBinary reports whether a request's body is bytes and not JSON.

@@ -14,17 +14,22 @@ import (
 
 func (a sandboxAPI) createSandbox(w http.ResponseWriter, r *request) error {
 	var body api.CreateSandboxRequest
-	if err := decodeBody(w, r, &body); err != nil {
+	data, err := readBody(w, r, &body)
+	if err != nil {
 		return err
 	}
 	spec, err := sandboxSpec(body)
 	if err != nil {
 		return err
 	}
+	if spec.Once, err = r.once(data); err != nil {
+		return err
+	}
 	sandbox, err := a.control.CreateSandbox(r.Context(), r.principal, spec)
 	if err != nil {
 		return err
 	}
+	tellRepeated(w, spec.Once)
 	w.Header().Set("Location", "/v1/sandboxes/"+string(sandbox.ID))
 	return writeJSON(w, http.StatusCreated, encodeSandbox(sandbox))
 }

@@ -25,7 +25,8 @@ type Store interface {
 	// Update runs fn in a read-write transaction, one at a time. When it returns nil the changes survive power loss.
 	Update(ctx context.Context, fn func(Tx) error) error
 	// UpdateRelaxed is Update without waiting for the disk: the changes survive a kill of the process, and may be lost with
-	// the machine's power. It is for records that are worthless after a power loss, such as those of running execs.
+	// the machine's power, unless an Update that came later has returned: what is flushed is flushed in order. It is for records
+	// that are worthless after a power loss, such as those of running execs.
 	UpdateRelaxed(ctx context.Context, fn func(Tx) error) error
 	Close() error
 }
@@ -106,6 +107,7 @@ type Reader interface {
 	KeyReader
 	TenantReader
 	UsageReader
+	KeyedCallReader
 	// Setting reads a small value of the server itself, such as the node's id; not_found if it was never put.
 	Setting(name string) (string, error)
 }
@@ -206,6 +208,23 @@ type OperationWriter interface {
 	PutOperationProgress(id core.OperationID, p core.OperationProgress) error
 }
 
+// KeyedCallReader reads what is remembered of calls with a key.
+type KeyedCallReader interface {
+	// KeyedCall finds a call by its route and its key.
+	KeyedCall(tenant core.TenantID, route, key string) (core.KeyedCall, error)
+}
+
+// KeyedCallWriter remembers calls with a key.
+type KeyedCallWriter interface {
+	// PutKeyedCall inserts or replaces a call, which makes it the newest. After KeepKeyedCalls further puts of the tenant it is
+	// forgotten, and its result after KeepResults.
+	PutKeyedCall(core.KeyedCall) error
+	// DeleteKeyedCall forgets a call, if it is there.
+	DeleteKeyedCall(tenant core.TenantID, route, key string) error
+	// ForgetKeyedCalls forgets the calls of every tenant from before t.
+	ForgetKeyedCalls(before time.Time) (int, error)
+}
+
 // Tx reads and writes.
 type Tx interface {
 	Reader
@@ -234,6 +253,7 @@ type Tx interface {
 	// AppendEvent gives the event the tenant's next sequence number and keeps at most the newest KeepEvents of the tenant.
 	AppendEvent(core.Event) (core.Event, error)
 
+	KeyedCallWriter
 	PutSetting(name, value string) error
 
 	UsageWriter
@@ -244,6 +264,12 @@ const KeepEvents = 100_000
 
 // KeepOperations is how many operations that have ended are kept per tenant.
 const KeepOperations = 1000
+
+// KeepKeyedCalls bounds how many calls with a key are remembered per tenant, and KeepResults how many of them with their result.
+const (
+	KeepKeyedCalls = 100_000
+	KeepResults    = 4096
+)
 
 // KeepExecs is how many execs are kept per sandbox, beside older ones that have not ended.
 const KeepExecs = 1000

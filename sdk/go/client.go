@@ -3,7 +3,9 @@ package shoal
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -40,10 +42,18 @@ type call struct {
 	body io.Reader
 	// header holds further headers.
 	header http.Header
+	// once says that the server makes the call once for each key. Unless the caller has one, it gets its own.
+	once bool
+	key  string
 }
 
-// repeatable reports whether making the call twice has the effect of making it once.
-func (c call) repeatable() bool {
+// repeatable reports whether making the call again after an error has the effect of making it once. One that is made once for its
+// key is made again if there was no reply: what a reply says is for the caller to know at once.
+func (c call) repeatable(err error) bool {
+	if c.once {
+		e, ok := errors.AsType[*Error](err)
+		return ok && e.RequestID == ""
+	}
 	return c.body == nil && (c.method == http.MethodGet || c.method == http.MethodHead || c.method == http.MethodDelete)
 }
 
@@ -85,6 +95,9 @@ func (c *Client) send(ctx context.Context, cl call) (*http.Response, error) {
 			return nil, fmt.Errorf("encode request: %w", err)
 		}
 	}
+	if cl.once && cl.key == "" {
+		cl.key = rand.Text()
+	}
 	for attempt := 0; ; attempt++ {
 		resp, err := c.once(ctx, cl, body)
 		if err == nil {
@@ -94,7 +107,7 @@ func (c *Client) send(ctx context.Context, cl call) (*http.Response, error) {
 			// The first try did it and its answer was lost.
 			return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil
 		}
-		if !cl.repeatable() || attempt >= c.retries() {
+		if !cl.repeatable(err) || attempt >= c.retries() {
 			return nil, err
 		}
 		if wait, ok := delay(err, attempt); !ok || sleep(ctx, wait) != nil {
@@ -139,6 +152,9 @@ func (c *Client) request(ctx context.Context, cl call, body []byte) (*http.Reque
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if cl.once {
+		req.Header.Set("Idempotency-Key", cl.key)
 	}
 	c.authorize(req.Header)
 	return req, nil

@@ -41,6 +41,9 @@ func ok(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{}`)
 }
 
+// breakOff ends the connection without a reply.
+func breakOff(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
 func TestRetries(t *testing.T) {
 	get := func(c *Client) error { _, err := c.Version(t.Context()); return err }
 	remove := func(c *Client) error { return c.Sandboxes().Delete(t.Context(), "x") }
@@ -65,7 +68,9 @@ func TestRetries(t *testing.T) {
 		{"get gives up", get, 1, []http.HandlerFunc{unavailable}, CodeUnavailable, 2},
 		{"no retries", get, -1, []http.HandlerFunc{unavailable}, CodeUnavailable, 1},
 		{"waiting doesn't help", get, 0, []http.HandlerFunc{refuse(409, CodeConflict)}, CodeConflict, 1},
-		{"create is not repeated", create, 0, []http.HandlerFunc{unavailable}, CodeUnavailable, 1},
+		{"create is not repeated after a reply", create, 0, []http.HandlerFunc{unavailable}, CodeUnavailable, 1},
+		{"create whose reply was lost", create, 0, []http.HandlerFunc{breakOff, breakOff, ok}, "", 3},
+		{"create behind a proxy in trouble", create, 0, []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, ok}, "", 2},
 		{"a body that is read once is not repeated", write, 0, []http.HandlerFunc{unavailable}, CodeUnavailable, 1},
 		{"delete whose answer was lost", remove, 0, []http.HandlerFunc{unavailable, missing}, "", 2},
 		{"delete of nothing", remove, 0, []http.HandlerFunc{missing}, CodeNotFound, 1},

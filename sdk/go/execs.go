@@ -15,24 +15,42 @@ import (
 type Execs struct {
 	c       *Client
 	sandbox string
+	// key is what WithKey was given.
+	key string
 }
 
 // Execs returns the calls on the processes of a sandbox, by its id or name.
-func (c *Client) Execs(sandbox string) Execs { return Execs{c, sandbox} }
+func (c *Client) Execs(sandbox string) Execs { return Execs{c: c, sandbox: sandbox} }
+
+// WithKey returns the same calls with an Idempotency-Key for Run, Start or Stream: a word of the caller's own for one call. Whoever makes
+// the call again within 24 hours gets the result of the same process, or joins it. Another call needs another key.
+func (e Execs) WithKey(key string) Execs {
+	e.key = key
+	return e
+}
 
 // Run starts a process, waits for its end and returns outcome and output, at most the first 1 MiB of each stream. A
-// process that fails is no error: look at Outcome and ExitCode. If ctx ends first the process goes on.
+// process that fails is no error: look at Outcome and ExitCode. If ctx ends first the process goes on. If no reply comes it is tried
+// again, which waits for the process that was started.
 func (e Execs) Run(ctx context.Context, req ExecRequest) (ExecResult, error) {
 	req.Detach = false
 	var out ExecResult
-	return out, e.call(ctx, http.MethodPost, "", "", req, &out)
+	return out, e.start(ctx, req, &out)
 }
 
 // Start starts a process that goes on by itself; Attach follows it.
 func (e Execs) Start(ctx context.Context, req ExecRequest) (Exec, error) {
 	req.Detach = true
 	var out Exec
-	return out, e.call(ctx, http.MethodPost, "", "", req, &out)
+	return out, e.start(ctx, req, &out)
+}
+
+func (e Execs) start(ctx context.Context, req ExecRequest, out any) error {
+	p, err := path("v1", "sandboxes", e.sandbox, "execs")
+	if err != nil {
+		return err
+	}
+	return e.c.do(ctx, call{method: http.MethodPost, path: p, in: req, once: true, key: e.key}, out)
 }
 
 // Get returns an exec.

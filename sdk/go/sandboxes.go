@@ -12,10 +12,21 @@ import (
 )
 
 // Sandboxes makes, finds, changes and deletes sandboxes.
-type Sandboxes struct{ c *Client }
+type Sandboxes struct {
+	c *Client
+	// key is what WithKey was given.
+	key string
+}
 
 // Sandboxes returns the calls on sandboxes.
-func (c *Client) Sandboxes() Sandboxes { return Sandboxes{c} }
+func (c *Client) Sandboxes() Sandboxes { return Sandboxes{c: c} }
+
+// WithKey returns the same calls with an Idempotency-Key for Create: a word of the caller's own for one call, which the server makes
+// once however often it is asked within 24 hours, by this process or another. Another call needs another key.
+func (s Sandboxes) WithKey(key string) Sandboxes {
+	s.key = key
+	return s
+}
 
 // ListSandboxesOptions selects sandboxes. All that is set must match.
 type ListSandboxesOptions struct {
@@ -33,10 +44,10 @@ type ListSandboxesOptions struct {
 	Deleted bool
 }
 
-// Create starts a sandbox and returns when its guest agent answers. It is not tried again by itself.
+// Create starts a sandbox and returns when its guest agent answers. If no reply comes it is tried again, which makes no second one.
 func (s Sandboxes) Create(ctx context.Context, req CreateSandboxRequest) (Sandbox, error) {
 	var out Sandbox
-	return out, s.c.do(ctx, call{method: http.MethodPost, path: "/v1/sandboxes", in: req}, &out)
+	return out, s.c.do(ctx, call{method: http.MethodPost, path: "/v1/sandboxes", in: req, once: true, key: s.key}, &out)
 }
 
 // Get returns a sandbox by id or name.

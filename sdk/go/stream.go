@@ -44,7 +44,7 @@ func (e Execs) Stream(ctx context.Context, req ExecRequest) (ExecStream, error) 
 	}
 	// A server that doesn't know frames answers with lines.
 	lines, err := e.c.lines(ctx, call{
-		method: http.MethodPost, path: p, in: req, header: http.Header{"Accept": {framesType + ", " + linesType + ";q=0.5"}},
+		method: http.MethodPost, path: p, in: req, once: true, key: e.key, header: http.Header{"Accept": {framesType + ", " + linesType + ";q=0.5"}},
 	})
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func TestFaults(t *testing.T) {
 		case strings.Contains(point, ".exec."):
 			run = testExec
 		default:
-			continue // imports: TestImportFaults
+			continue // imports: TestImportFaults; calls with a key: testOnce
 		}
 		for _, action := range []string{"kill", "error"} {
 			if !t.Run(point+" "+action, func(t *testing.T) { run(t, e, point, action) }) {
@@ -51,6 +51,7 @@ func TestFaults(t *testing.T) {
 			}
 		}
 	}
+	t.Run("once", func(t *testing.T) { testOnce(t, e) })
 	t.Run("kill while busy", func(t *testing.T) { testKillWhileBusy(t, e) })
 }
 

@@ -58,9 +58,9 @@ func (w *writer) AppendEvent(e core.Event) (core.Event, error) {
 	_, err = w.change("append event",
 		"INSERT INTO event (tenant, seq, sandbox, type, at, actor_kind, actor_id, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 		e.Tenant, e.Seq, e.Sandbox, e.Type, instant(e.At), e.Actor.Kind, e.Actor.ID, jsonOf(&e.Data))
-	if err != nil || seq <= w.keepEvents {
+	if err != nil || seq <= w.keep.events {
 		return e, err
 	}
-	_, err = w.change("trim events", "DELETE FROM event WHERE tenant = ? AND seq <= ?", e.Tenant, seq-w.keepEvents)
+	_, err = w.change("trim events", "DELETE FROM event WHERE tenant = ? AND seq <= ?", e.Tenant, seq-w.keep.events)
 	return e, err
 }

@@ -101,7 +101,7 @@ func (w *writer) PutExec(e core.Exec) error {
 	// Only what begins adds to the number. While there are not so many, there is no row to compare with, and none goes.
 	_, err = w.change("trim execs", `DELETE FROM exec WHERE sandbox = ?1 AND outcome <> '' AND (started_at, id) <=
 		(SELECT started_at, id FROM exec WHERE sandbox = ?1 ORDER BY started_at DESC, id DESC LIMIT 1 OFFSET ?2)`,
-		e.Sandbox, w.keepExecs)
+		e.Sandbox, w.keep.execs)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -35,13 +36,10 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, core.Wrap(core.CodeUnavailable, err, "the database file can't be opened")
 	}
-	s := &Store{writing: make(chan struct{}, 1), log: c.Logger, keepEvents: c.KeepEvents, keepExecs: c.KeepExecs}
-	if s.keepEvents == 0 {
-		s.keepEvents = store.KeepEvents
-	}
-	if s.keepExecs == 0 {
-		s.keepExecs = store.KeepExecs
-	}
+	s := &Store{writing: make(chan struct{}, 1), log: c.Logger, keep: keep{
+		events: cmp.Or(c.KeepEvents, store.KeepEvents), execs: cmp.Or(c.KeepExecs, store.KeepExecs),
+		keyedCalls: cmp.Or(c.KeepKeyedCalls, store.KeepKeyedCalls), results: cmp.Or(c.KeepResults, store.KeepResults),
+	}}
 	s.reserve = reserve{database: file}
 	if err := s.connect(path, c.Readers); err != nil {
 		return nil, errors.Join(err, s.reserve.close())

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"shoal/internal/core"
 	"shoal/internal/store"
@@ -170,4 +171,38 @@ func openHere(t *testing.T, c Config) *Store {
 		}
 	})
 	return s
+}
+
+func TestTrimmingKeyedCalls(t *testing.T) {
+	s := openHere(t, Config{KeepKeyedCalls: 4, KeepResults: 2})
+	put := func(tenant core.TenantID, key string) {
+		t.Helper()
+		err := s.Update(t.Context(), func(tx store.Tx) error {
+			return tx.PutKeyedCall(core.KeyedCall{Tenant: tenant, Route: "r", Key: key, At: time.Unix(1, 0), Result: []byte("x")})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("b", "theirs")
+	for _, key := range []string{"1", "2", "3", "4", "5", "6", "5", "6"} { // with what is written again
+		put("a", key)
+	}
+	err := s.View(t.Context(), func(r store.Reader) error {
+		for key, kept := range map[string]bool{"5": true, "6": true} {
+			if c, err := r.KeyedCall("a", "r", key); err != nil || (c.Result != nil) != kept {
+				t.Errorf("%s: %q, %v", key, c.Result, err)
+			}
+		}
+		for _, key := range []string{"1", "2", "3", "4"} {
+			if c, err := r.KeyedCall("a", "r", key); !core.IsCode(err, core.CodeNotFound) {
+				t.Errorf("%s: %v, %v", key, c, err)
+			}
+		}
+		_, err := r.KeyedCall("b", "r", "theirs")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -23,6 +23,8 @@ type Config struct {
 	KeepEvents int64
 	// KeepExecs replaces store.KeepExecs; zero means store.KeepExecs.
 	KeepExecs int64
+	// KeepKeyedCalls and KeepResults replace the bounds of those names; zero means those.
+	KeepKeyedCalls, KeepResults int64
 }
 
 // Store is an open database. Everything that it acknowledged is durable; in memory it has only connections.
@@ -30,10 +32,9 @@ type Store struct {
 	read, full, relaxed *sql.DB
 	// writing is the lock of the one writer: who has put a value in it may write. A channel, because waiting for it must
 	// end with the caller's context.
-	writing    chan struct{}
-	keepEvents int64
-	keepExecs  int64
-	closed     atomic.Bool
+	writing chan struct{}
+	keep    keep
+	closed  atomic.Bool
 	// reserve is touched by the one writer only.
 	reserve reserve
 	log     *slog.Logger
@@ -76,7 +77,7 @@ func (s *Store) update(ctx context.Context, db *sql.DB, fn func(store.Tx) error)
 	}
 	// After a commit this does nothing; it also undoes the work of an fn that panics.
 	defer func() { _ = tx.Rollback() }()
-	if err := fn(&writer{reader: reader{ctx: ctx, tx: tx}, keepEvents: s.keepEvents, keepExecs: s.keepExecs}); err != nil {
+	if err := fn(&writer{reader: reader{ctx: ctx, tx: tx}, keep: s.keep}); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {

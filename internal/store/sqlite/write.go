@@ -9,9 +9,11 @@ import (
 // writer reads and writes within one transaction.
 type writer struct {
 	reader
-	keepEvents int64
-	keepExecs  int64
+	keep keep
 }
+
+// keep is how much is kept.
+type keep struct{ events, execs, keyedCalls, results int64 }
 
 var _ store.Tx = (*writer)(nil)
 

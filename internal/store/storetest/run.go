@@ -35,6 +35,7 @@ func Run(t *testing.T, open Open) {
 		{"Usage", testUsage},
 		{"Key", testKey},
 		{"KeyAndSetting", testKeyAndSetting},
+		{"KeyedCall", testKeyedCall},
 		{"Concurrency", testConcurrency},
 		{"Scale", testScale},
 		{"Durability", testDurability},
