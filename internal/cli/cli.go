@@ -126,9 +126,28 @@ So on the server's own machine call them as root (sudo), or set SHOAL_API_KEY.`,
 		root.AddGroup(&g)
 	}
 	root.AddCommand(
-		a.runCommand(), a.createCommand(), a.lsCommand(), a.getCommand(), a.setCommand(), a.rmCommand(),
-		a.execCommand(), a.shellCommand(), a.cpCommand(), a.logsCommand(), a.killCommand(),
-		a.templateCommand(), operationCommand(a), keyCommand(a), dialectCommand(a), caCommand(a), a.eventsCommand(), a.versionCommand(), a.completionCommand(), a.tourCommand(), a.referenceCommand(),
+		a.runCommand(),
+		a.createCommand(),
+		a.lsCommand(),
+		a.getCommand(),
+		a.setCommand(),
+		a.rmCommand(),
+		a.execCommand(),
+		a.shellCommand(),
+		attachCommand(a),
+		a.cpCommand(),
+		a.logsCommand(),
+		a.killCommand(),
+		a.templateCommand(),
+		operationCommand(a),
+		keyCommand(a),
+		dialectCommand(a),
+		caCommand(a),
+		a.eventsCommand(),
+		a.versionCommand(),
+		a.completionCommand(),
+		a.tourCommand(),
+		a.referenceCommand(),
 	)
 	for _, c := range extra {
 		if c.GroupID == "" {

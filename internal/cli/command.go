@@ -23,6 +23,8 @@ type processFlags struct {
 	tty     bool
 	detach  bool
 	tag     string
+	// leavable says that the process may be left behind: its sandbox stays.
+	leavable bool
 }
 
 // add declares the flags that both commands have.
@@ -50,7 +52,7 @@ func (a *app) request(p *processFlags, cmd []string) (shoal.ExecRequest, error) 
 	}
 	req := shoal.ExecRequest{
 		Cmd: cmd, Env: env, User: p.user, Cwd: p.workdir, Tty: p.tty, Tag: p.tag,
-		StdinOpen: p.stdin && !p.detach || p.tty && !p.detach,
+		StdinOpen: p.stdin || p.tty,
 	}
 	if p.timeout > 0 {
 		seconds := time.Duration(p.timeout).Seconds()
@@ -94,31 +96,57 @@ func (a *app) process(ctx context.Context, c *shoal.Client, sandbox string, p *p
 	if a.json() {
 		return a.collected(ctx, c, sandbox, p, req)
 	}
-	f := &follower{execs: execs, out: a.out, err: a.err, tty: req.Tty}
+	f := &follower{execs: execs, out: a.out, err: a.err, tty: req.Tty, escapes: p.leavable}
 	if req.StdinOpen {
 		f.in = a.in
 	}
-	restore := func() {}
-	if req.Tty {
-		var err error
-		if restore, err = raw(a.in); err != nil {
+	return followProcess(ctx, a, c, sandbox, f, func(ctx context.Context) (shoal.ExecStream, error) {
+		s, err := execs.Stream(ctx, req)
+		return s, startError(withinSandbox(ctx, c, sandbox, err))
+	})
+}
+
+// followProcess follows the process that open starts or finds, on our terminal if it has one, and returns its exit code as an error.
+func followProcess(
+	ctx context.Context, a *app, c *shoal.Client, sandbox string, f *follower, open func(context.Context) (shoal.ExecStream, error),
+) error {
+	restore := func(error) {}
+	if f.tty {
+		cooked, err := raw(a.in)
+		if err != nil {
 			return err
 		}
-		defer restore()
+		defer cooked() // against a panic
+		screen := newScreen(f.out)
+		f.out, f.terminal = screen, f.out
+		restore = func(err error) {
+			if err != nil {
+				screen.restore()
+			}
+			cooked()
+		}
 	}
 	// Until it runs, an interrupt is for us; from then on for the process, and the stream must live on to see what it does.
 	long, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	release := context.AfterFunc(ctx, cancel)
-	stream, err := execs.Stream(long, req)
+	stream, err := open(long)
 	release()
 	if err != nil {
-		return startError(withinSandbox(ctx, c, sandbox, err))
+		return err
 	}
 	e, err := f.run(long, stream)
-	restore() // Now: why a sandbox ended may take a moment to learn.
+	broken := err
+	if e.Outcome == api.OutcomeLost { // no program inside could tidy up
+		broken = errLeft
+	}
+	restore(broken) // Now: why a sandbox ended may take a moment to learn.
 	if f.sandbox != "" {
 		sandbox = f.sandbox // A name may be another's meanwhile.
+	}
+	if errors.Is(err, errLeft) {
+		fmt.Fprintf(a.err, "shoal: left; the process goes on. Back to it: shoal attach %s %s\n", sandbox, f.id)
+		return nil
 	}
 	if err != nil {
 		return brokenOff(ctx, c, sandbox, err)

@@ -21,19 +21,18 @@ The exit code is the process's own. Otherwise: 124 it ran into --timeout, 125 it
 failed, 126 the program isn't executable, 127 it isn't there, 128+n signal n ended it.
 
 Interrupt (Ctrl-C) goes to the process; the second one kills it and all that it started. If the server is restarted
-meanwhile, output goes on where it broke off.`,
+meanwhile, output goes on where it broke off. With -t everything you type goes to the process, but for ~. after Enter, which
+leaves it running: see 'shoal attach'.`,
 		Example: `  shoal exec lab -- python3 -c 'print(6*7)'
   echo 'select 1' | shoal exec -i lab -- sqlite3 /tmp/db
   shoal exec -it lab -- python3
   shoal exec --timeout 30s -e DEBUG=1 -w /tmp lab -- ./build.sh
   id=$(shoal exec -d lab -- python3 -u -m http.server); shoal logs -f lab $id
   shoal exec -d --tag web lab -- ./serve.sh; shoal logs -f --tag web lab
+  shoal exec -dt --tag work lab -- bash; shoal attach --tag work lab
   shoal exec -o json lab -- uname -r`,
 		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if p.detach && (p.stdin || p.tty) {
-				return usage(c, "-d doesn't go together with -i and -t: nobody would be there")
-			}
 			if args[1] != "--" && strings.HasPrefix(args[1], "-") {
 				return usage(c, "%s comes after SANDBOX, where CMD is: flags come before it, as in 'shoal exec %s … %s -- CMD'", args[1], args[1], args[0])
 			}
@@ -45,11 +44,12 @@ meanwhile, output goes on where it broke off.`,
 			if err != nil {
 				return err
 			}
+			p.leavable = true
 			return a.process(c.Context(), client, args[0], &p, req)
 		},
 	}
 	p.add(c)
-	c.Flags().BoolVarP(&p.detach, "detach", "d", false, "don't wait: print the exec's id and let it go on")
+	c.Flags().BoolVarP(&p.detach, "detach", "d", false, "don't wait: print the exec's id and let it go on; with -i or -t its input is open for 'shoal attach'")
 	c.Flags().StringVar(&p.tag, "tag", "", "a `WORD` to find it by, as in 'shoal logs --tag WORD SANDBOX'; several execs may have the same")
 	c.Flags().SetInterspersed(false)
 	return c
@@ -74,9 +74,12 @@ func (a *app) shellCommand() *cobra.Command {
 		GroupID:    groupInside,
 		SuggestFor: []string{"ssh", "enter", "sh", "login"},
 		Long: `Open a shell in a sandbox: bash if it is there, else sh. On a terminal everything you type goes to the shell, also
-Ctrl-C; leave it with Ctrl-D or exit. Without a terminal the shell reads its script from our input.`,
+Ctrl-C; end it with Ctrl-D or exit, or leave it running with ~. after Enter and go on with 'shoal attach'. (~? lists these
+keys, ~~ types a ~.) If the server is restarted meanwhile the shell goes on where it was. Without a terminal the shell reads
+its script from our input.`,
 		Example: `  shoal shell lab
   shoal shell -u root lab
+  shoal shell --tag work lab; shoal attach --tag work lab
   shoal shell lab <setup.sh`,
 		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -94,10 +97,12 @@ Ctrl-C; leave it with Ctrl-D or exit. Without a terminal the shell reads its scr
 			if err != nil {
 				return err
 			}
+			p.leavable = true
 			return a.process(c.Context(), client, args[0], &p, req)
 		},
 	}
 	p.addCommon(c)
+	c.Flags().StringVar(&p.tag, "tag", "", "a `WORD` to find it by, as in 'shoal attach --tag WORD SANDBOX'")
 	return c
 }
 

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -34,6 +36,8 @@ type follower struct {
 	in io.Reader
 	// tty says that the process has a terminal, which is this program's own.
 	tty bool
+	// terminal is that terminal, which out leads to.
+	terminal io.Writer
 
 	mu     sync.Mutex // guards stream, which is replaced when the connection breaks
 	stream shoal.ExecStream
@@ -44,6 +48,12 @@ type follower struct {
 	owns bool
 	// until ends the following once so much was printed; nil means the process's end.
 	until *int64
+	// stays says that the process goes on without us: what ends this program is not passed on to it.
+	stays bool
+	// escapes says that a person at a terminal may leave the process with ~.
+	escapes bool
+	// cut says that the first output begins somewhere in a line, which is then left out.
+	cut bool
 }
 
 // watch only prints the output of a process that runs anyway.
@@ -57,15 +67,17 @@ func (f *follower) watch(ctx context.Context, stream shoal.ExecStream) (shoal.Ex
 func (f *follower) run(ctx context.Context, stream shoal.ExecStream) (shoal.Exec, error) {
 	// A reader of our output that went away is the process's matter, not ours: see receive.
 	signal.Ignore(unix.SIGPIPE)
-	ctx, cancel := context.WithCancel(ctx)
-	f.stream, f.owns = stream, true
+	ctx, cancel := context.WithCancelCause(ctx)
+	f.stream, f.owns = stream, !f.stays
+	// A receive that waits ends with its stream.
+	defer context.AfterFunc(ctx, func() { _ = f.current().Close() })()
 	in, stop := io.NopCloser(nil), func() {}
 	if f.in != nil {
 		in, stop = interruptible(f.in)
 	}
 	var wg sync.WaitGroup
 	defer func() {
-		cancel()
+		cancel(nil)
 		stop()
 		_ = f.current().Close()
 		wg.Wait()
@@ -77,15 +89,36 @@ func (f *follower) run(ctx context.Context, stream shoal.ExecStream) (shoal.Exec
 	defer signal.Stop(signals)
 	wg.Go(func() { f.passSignals(ctx, cancel, signals) })
 	if f.in != nil {
-		wg.Go(func() { f.passInput(ctx, in) })
+		var typed io.Reader = in
+		if f.tty && f.escapes {
+			typed = newEscapes(in, func() { f.say("%s", strings.ReplaceAll(escapeHelp, "\n", "\r\n")) })
+		}
+		wg.Go(func() {
+			if err := f.passInput(ctx, typed); errors.Is(err, errLeft) {
+				cancel(errLeft)
+			}
+		})
 	}
-	return f.receive(ctx)
+	e, err := f.receive(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errLeft) {
+		err = errLeft
+	}
+	return e, err
 }
 
 func (f *follower) current() shoal.ExecStream {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.stream
+}
+
+// replace makes s the stream and returns the one before.
+func (f *follower) replace(s shoal.ExecStream) shoal.ExecStream {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := f.stream
+	f.stream = s
+	return old
 }
 
 // receive prints output until the process's end. A connection that breaks is taken up again where it broke.
@@ -137,8 +170,22 @@ func (f *follower) print(w io.Writer, m shoal.ExecMessage) error {
 		}
 		f.offset = max(f.offset, end)
 	}
+	if f.cut {
+		data = afterBreak(data)
+		f.cut = false
+	}
 	_, err := w.Write(data)
 	return err
+}
+
+// afterBreak leaves out what is before the first byte at which output can well begin: the end of a line, or of a part of it
+// that is written over, or the start of a control sequence. If there is none soon it leaves out nothing.
+func afterBreak(data []byte) []byte {
+	const most = 4 << 10
+	if i := bytes.IndexAny(data[:min(len(data), most)], "\r\n\x1b"); i >= 0 {
+		return bytes.TrimLeft(data[i:], "\r\n")
+	}
+	return data
 }
 
 // reattach makes a new stream from where the old one broke, and tries for as long as a restart of the server may take.
@@ -150,10 +197,10 @@ func (f *follower) reattach(ctx context.Context, cause error) error {
 			if said {
 				f.say("the server answers again")
 			}
-			f.mu.Lock()
-			old := f.stream
-			f.stream = s
-			f.mu.Unlock()
+			old := f.replace(s)
+			if ctx.Err() != nil { // Whoever closes the stream may have come before it was there.
+				_ = s.Close()
+			}
 			return old.Close()
 		}
 		if ctx.Err() != nil {
@@ -206,8 +253,8 @@ func howToFollow(sandbox string, err error) error {
 	return fmt.Errorf("%s\nThe process may go on. Once the server is back: shoal logs -f %s %s", explain(lost.cause), sandbox, lost.id)
 }
 
-// passInput gives the process our input until it ends.
-func (f *follower) passInput(ctx context.Context, in io.Reader) {
+// passInput gives the process our input until it ends, and returns why it ended if that is known.
+func (f *follower) passInput(ctx context.Context, in io.Reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	pieces, ended := make(chan []byte, inputAhead), make(chan error, 1)
 	var reader sync.WaitGroup
@@ -218,14 +265,19 @@ func (f *follower) passInput(ctx context.Context, in io.Reader) {
 		// A process that no longer reads is not an error of ours: its end comes over the stream.
 		if _, err := f.current().Write(data); err != nil {
 			if !f.stillThere(ctx, err) {
-				return
+				return nil
 			}
 			data = nil // A call that broke off may still be reading it.
 		}
 	}
-	if ctx.Err() == nil && errors.Is(<-ended, io.EOF) {
+	if ctx.Err() != nil {
+		return nil
+	}
+	err := <-ended
+	if errors.Is(err, io.EOF) {
 		_ = f.current().CloseStdin() // As above.
 	}
+	return err
 }
 
 // stillThere reports whether input may be tried again after an error.
@@ -247,7 +299,7 @@ func (f *follower) stillThere(ctx context.Context, err error) bool {
 
 // passSignals passes on what is meant for the process. The second interrupt kills its group, the third leaves it alone
 // and ends this program. A terminal's own Ctrl-C comes as input and not as a signal.
-func (f *follower) passSignals(ctx context.Context, cancel func(), signals <-chan os.Signal) {
+func (f *follower) passSignals(ctx context.Context, cancel context.CancelCauseFunc, signals <-chan os.Signal) {
 	interrupts := 0
 	for {
 		select {
@@ -262,6 +314,10 @@ func (f *follower) passSignals(ctx context.Context, cancel func(), signals <-cha
 				f.resize()
 				continue
 			}
+			if f.stays && (number == unix.SIGHUP || number == unix.SIGTERM) {
+				cancel(errLeft)
+				return
+			}
 			interrupt := number == unix.SIGINT || number == unix.SIGTERM
 			if interrupt {
 				interrupts++
@@ -273,7 +329,7 @@ func (f *follower) passSignals(ctx context.Context, cancel func(), signals <-cha
 				f.say("killing it; once more to leave")
 				_ = f.current().Signal("SIGKILL")
 			default:
-				cancel()
+				cancel(nil)
 			}
 		}
 	}
@@ -284,7 +340,7 @@ func (f *follower) resize() {
 	if !f.tty {
 		return
 	}
-	if rows, cols, ok := terminalSize(f.out); ok {
+	if rows, cols, ok := terminalSize(f.terminal); ok {
 		_ = f.current().Resize(rows, cols) // It may have ended meanwhile.
 	}
 }

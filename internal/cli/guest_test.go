@@ -13,8 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 
+	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"shoal/internal/core"
@@ -161,20 +161,10 @@ func (p *process) connect(cmd *exec.Cmd, spec core.ExecSpec) ([]pump, error) {
 
 // openPTY makes a terminal.
 func openPTY(rows, cols uint16) (master, slave *os.File, err error) {
-	master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, nil, err
+	if master, slave, err = pty.Open(); err == nil {
+		err = pty.Setsize(master, &pty.Winsize{Rows: rows, Cols: cols})
 	}
-	zero := 0
-	if _, _, no := unix.Syscall(unix.SYS_IOCTL, master.Fd(), unix.TIOCSPTLCK, uintptr(unsafe.Pointer(&zero))); no != 0 {
-		return nil, nil, no
-	}
-	fd, _, no := unix.Syscall(unix.SYS_IOCTL, master.Fd(), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
-	if no != 0 {
-		return nil, nil, no
-	}
-	err = unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
-	return master, os.NewFile(fd, "pty"), err
+	return master, slave, err
 }
 
 // watch carries a process's output until it has ended, and records the end.

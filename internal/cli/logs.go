@@ -24,7 +24,7 @@ func (a *app) logsCommand() *cobra.Command {
 		Use:        "logs SANDBOX [EXEC]",
 		Short:      "Show what a process has printed",
 		GroupID:    groupInside,
-		SuggestFor: []string{"attach", "output", "execs"},
+		SuggestFor: []string{"output", "execs"},
 		Long: `Show the output of an exec, which is a process that run, exec or shell started, as far as it is kept: the newest part, if
 there was much. Without EXEC it is the one that was started last, with --tag
 the last one of those with that tag. -f goes on until the process ends. --list shows a sandbox's execs and how they ended

@@ -170,3 +170,68 @@ func TestInterruptedRunLeavesNothing(t *testing.T) {
 		t.Errorf("left: %s", out)
 	}
 }
+
+// TestLeaveAndAttach holds that a shell which was left goes on, is found again with what it printed, and can be used from two
+// terminals at once.
+func TestLeaveAndAttach(t *testing.T) {
+	b := newBackend(t).ready(t)
+	create(t, b, "lab")
+	first := onTerminal(t, b, "shell", "--tag", "work", "lab")
+	first.typed("echo one$((6*7))\r")
+	first.wait("one42")
+	first.typed("\r~.")
+	first.exit(0)
+	first.wait("shoal: left; the process goes on. Back to it: shoal attach ")
+
+	second := onTerminal(t, b, "attach", "--tag", "work", "lab")
+	second.wait("one42")
+	third := onTerminal(t, b, "attach", "--scrollback", "0", "lab")
+	if err := unix.IoctlSetWinsize(int(third.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: 100}); err != nil {
+		t.Fatal(err)
+	}
+	third.typed("echo two$((6*7)); until stty size | grep '5''0 100'; do sleep 0.01; done\r")
+	second.wait("two42") // what one types both see
+	second.wait("50 100")
+	third.wait("50 100")
+	if text := third.text(); strings.Contains(text, "one42") {
+		t.Errorf("--scrollback 0 shows earlier output:\n%s", text)
+	}
+	second.typed("exit 9\r")
+	second.exit(9)
+	third.exit(9)
+	if code, _, errs := run(t, b, "attach", "lab"); code == 0 || !strings.Contains(errs, "nothing with a terminal is running") {
+		t.Errorf("attach to nothing: %d %s", code, errs)
+	}
+}
+
+// TestHangupLeavesWhatWasAttached holds that closing the window of an attached terminal ends this program and nothing else.
+func TestHangupLeavesWhatWasAttached(t *testing.T) {
+	b := newBackend(t).ready(t)
+	create(t, b, "lab")
+	code, id, errs := run(t, b, "exec", "-d", "-t", "lab", "--", "sh", "-c", "echo rea''dy; exec sleep 60")
+	if code != 0 {
+		t.Fatalf("exec: %d %s", code, errs)
+	}
+	s := onTerminal(t, b, "attach", "lab", strings.TrimSpace(id))
+	s.wait("ready")
+	if err := s.cmd.Process.Signal(unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	s.exit(0)
+	if _, out, _ := run(t, b, "logs", "--list", "--running", "lab"); !strings.Contains(out, strings.TrimSpace(id)) {
+		t.Errorf("it does not run any more: %s", out)
+	}
+}
+
+// TestScreenIsPutBackWhenTheSandboxDies holds that what an editor did to the terminal is undone if it had no chance to.
+func TestScreenIsPutBackWhenTheSandboxDies(t *testing.T) {
+	b := newBackend(t).ready(t)
+	create(t, b, "lab")
+	s := onTerminal(t, b, "exec", "-it", "lab", "--", "sh", "-c", `printf '\033[?1049h\033[?25l'; echo ready; exec sleep 60`)
+	s.wait("ready")
+	if code, _, errs := run(t, b, "rm", "lab"); code != 0 {
+		t.Fatalf("rm: %d %s", code, errs)
+	}
+	s.exit(125)
+	s.wait("\x1b[?25h\x1b[?1049l")
+}

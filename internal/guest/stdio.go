@@ -75,6 +75,9 @@ func (o *stdio) openTerminal(rows, cols uint16, acc account) error {
 	if err := unix.IoctlSetWinsize(m, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols}); err != nil {
 		return fmt.Errorf("size terminal: %w", err)
 	}
+	if err := eraseWholeCharacters(m); err != nil {
+		return err
+	}
 	slave, err := unix.Open("/dev/pts/"+strconv.Itoa(n), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open terminal: %w", err)
@@ -87,6 +90,20 @@ func (o *stdio) openTerminal(rows, cols uint16, acc account) error {
 	}
 	if o.inOurs, err = unix.FcntlInt(uintptr(m), unix.F_DUPFD_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("share terminal: %w", err)
+	}
+	return nil
+}
+
+// eraseWholeCharacters tells a terminal that its input is UTF-8, so that a program that leaves editing to it loses a whole
+// character to a backspace and not a byte of one.
+func eraseWholeCharacters(fd int) error {
+	t, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err == nil {
+		t.Iflag |= unix.IUTF8
+		err = unix.IoctlSetTermios(fd, unix.TCSETS, t)
+	}
+	if err != nil {
+		return fmt.Errorf("set terminal to UTF-8: %w", err)
 	}
 	return nil
 }

@@ -82,6 +82,19 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// TestTerminalErasesCharacters: a backspace takes away a character, however many bytes it has.
+func TestTerminalErasesCharacters(t *testing.T) {
+	a := startAgent(t, guest.Config{}, client.Config{})
+	s, err := a.client.Exec(t.Context(), newID(), core.ExecSpec{Shell: `read -r x; printf '<%s>' "$x"`, TTY: true, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SendStdin([]byte("aé\x7f€\x7fb\n")); err != nil {
+		t.Fatal(err)
+	}
+	readUntil(t, s, "<ab>")
+}
+
 // TestTerminalLastOutput: what is printed right before the end is not lost.
 func TestTerminalLastOutput(t *testing.T) {
 	a := startAgent(t, guest.Config{}, client.Config{})

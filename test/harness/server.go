@@ -6,6 +6,7 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -31,6 +32,8 @@ type Options struct {
 	Failpoints string
 	// Env is added to the server's environment.
 	Env []string
+	// Listen is the address to listen at; empty picks a free port.
+	Listen string
 	// NoTemplates starts the server without building any.
 	NoTemplates bool
 }
@@ -163,7 +166,7 @@ func (s *Server) start(opts Options) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	cmd := exec.Command(Binary(s.t, opts.Failpoints != ""), "serve", "--data-dir", s.Dir, "--listen", "127.0.0.1:0")
+	cmd := exec.Command(Binary(s.t, opts.Failpoints != ""), "serve", "--data-dir", s.Dir, "--listen", cmp.Or(opts.Listen, "127.0.0.1:0"))
 	cmd.Env = s.environment(opts)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
