@@ -3,7 +3,7 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "4550bd979c09a888f5ff5b7f72ece45fbc28f918cec89d2d6a04d6e5351a1533"
+const DocumentDigest = "0ada1597b5ef1043fa79aaf821ff08058e85257cb686be45a6b5c0355800f657"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
 const TypesDigest = "e4a9a64cb34874a6646e8be0f3b790a4ca9df03b008bd17254dfe159ea45d8ff"
