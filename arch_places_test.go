@@ -42,6 +42,7 @@ var places = []place{
 	{"internal/pki", groupLeaf},
 	{"internal/outbound", groupLeaf},
 	{"internal/httpserve", groupLeaf},
+	{"internal/files", groupLeaf},
 	{"internal/guest/wire", groupLeaf},
 	{"internal/guest/client", groupLeaf},
 	{"internal/runtime", groupContract},

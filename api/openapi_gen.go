@@ -241,6 +241,48 @@ func (e TemplateState) Valid() bool {
 	}
 }
 
+// Defines values for WatchMessageType.
+const (
+	WatchMessageTypeChmod     WatchMessageType = "chmod"
+	WatchMessageTypeCreate    WatchMessageType = "create"
+	WatchMessageTypeError     WatchMessageType = "error"
+	WatchMessageTypeGone      WatchMessageType = "gone"
+	WatchMessageTypeKeepalive WatchMessageType = "keepalive"
+	WatchMessageTypeOverflow  WatchMessageType = "overflow"
+	WatchMessageTypeRemove    WatchMessageType = "remove"
+	WatchMessageTypeRename    WatchMessageType = "rename"
+	WatchMessageTypeWatching  WatchMessageType = "watching"
+	WatchMessageTypeWrite     WatchMessageType = "write"
+)
+
+// Valid indicates whether the value is a known member of the WatchMessageType enum.
+func (e WatchMessageType) Valid() bool {
+	switch e {
+	case WatchMessageTypeChmod:
+		return true
+	case WatchMessageTypeCreate:
+		return true
+	case WatchMessageTypeError:
+		return true
+	case WatchMessageTypeGone:
+		return true
+	case WatchMessageTypeKeepalive:
+		return true
+	case WatchMessageTypeOverflow:
+		return true
+	case WatchMessageTypeRemove:
+		return true
+	case WatchMessageTypeRename:
+		return true
+	case WatchMessageTypeWatching:
+		return true
+	case WatchMessageTypeWrite:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListSandboxesParamsOrder.
 const (
 	ListSandboxesParamsOrderNewest ListSandboxesParamsOrder = "newest"
@@ -253,6 +295,30 @@ func (e ListSandboxesParamsOrder) Valid() bool {
 	case ListSandboxesParamsOrderNewest:
 		return true
 	case ListSandboxesParamsOrderOldest:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ChecksumFileParamsAlgorithm.
+const (
+	ChecksumFileParamsAlgorithmMd5    ChecksumFileParamsAlgorithm = "md5"
+	ChecksumFileParamsAlgorithmSha1   ChecksumFileParamsAlgorithm = "sha1"
+	ChecksumFileParamsAlgorithmSha256 ChecksumFileParamsAlgorithm = "sha256"
+	ChecksumFileParamsAlgorithmSha512 ChecksumFileParamsAlgorithm = "sha512"
+)
+
+// Valid indicates whether the value is a known member of the ChecksumFileParamsAlgorithm enum.
+func (e ChecksumFileParamsAlgorithm) Valid() bool {
+	switch e {
+	case ChecksumFileParamsAlgorithmMd5:
+		return true
+	case ChecksumFileParamsAlgorithmSha1:
+		return true
+	case ChecksumFileParamsAlgorithmSha256:
+		return true
+	case ChecksumFileParamsAlgorithmSha512:
 		return true
 	default:
 		return false
@@ -278,6 +344,36 @@ type CA struct {
 
 	// Fingerprint The sha256 of the certificate in hex, to compare it by.
 	Fingerprint string `json:"fingerprint"`
+}
+
+// ChangeFileRequest What to change of a file. What is left out stays as it is.
+type ChangeFileRequest struct {
+	// AccessedAt When it was last read. Default: it stays.
+	AccessedAt *time.Time `json:"accessed_at,omitempty"`
+
+	// Group Its group, a name or number. Default: it stays.
+	Group string `json:"group,omitempty,omitzero"`
+
+	// Mode Permission bits in octal; `0000` is allowed. Default: they stay.
+	Mode string `json:"mode,omitempty,omitzero"`
+
+	// ModifiedAt When its content was last changed. Default: it stays, or is now if the size changes.
+	ModifiedAt *time.Time `json:"modified_at,omitempty"`
+
+	// NoFollow Changes a symbolic link itself: owner, group and times. Default false.
+	NoFollow bool `json:"no_follow,omitempty,omitzero"`
+
+	// Owner Its owner, a name or number. Default: it stays.
+	Owner string `json:"owner,omitempty,omitzero"`
+
+	// Recursive Changes owner, group and mode of everything below too; goes with nothing else. Default false.
+	Recursive bool `json:"recursive,omitempty,omitzero"`
+
+	// Size Its size in bytes: it is cut off, or lengthened with zeros. Default: it stays.
+	Size *int64 `json:"size,omitempty"`
+
+	// Xattrs Extended attributes to set or remove, in this order; 256 KiB together. Default: none.
+	Xattrs []XattrChange `json:"xattrs,omitempty,omitzero"`
 }
 
 // CreateExecRequest What to run. Exactly one of `cmd` and `shell` is required.
@@ -662,6 +758,21 @@ type ExecResult struct {
 	Truncated bool `json:"truncated"`
 }
 
+// FileChecksum The digest of a file's content.
+type FileChecksum struct {
+	// Algorithm How it was made.
+	Algorithm string `json:"algorithm"`
+
+	// Bytes How many bytes were read.
+	Bytes int64 `json:"bytes"`
+
+	// Digest The digest in lower-case hexadecimal digits.
+	Digest string `json:"digest"`
+
+	// File One file inside a sandbox.
+	File FileInfo `json:"file"`
+}
+
 // FileInfo One file inside a sandbox.
 type FileInfo struct {
 	// GID Its group's number.
@@ -705,6 +816,9 @@ type FileInfo struct {
 
 	// UID Its owner's number.
 	UID int `json:"uid"`
+
+	// Xattrs Its extended attributes, if they were asked for.
+	Xattrs []FileXattr `json:"xattrs,omitempty,omitzero"`
 }
 
 // FileList One page of a directory.
@@ -718,6 +832,18 @@ type FileList struct {
 
 // FileType The type of a file.
 type FileType string
+
+// FileXattr An extended attribute.
+type FileXattr struct {
+	// Name Its name, if that is UTF-8.
+	Name string `json:"name,omitempty,omitzero"`
+
+	// NameRaw The name as base64, if it is not UTF-8.
+	NameRaw []byte `json:"name_raw,omitempty,omitzero"`
+
+	// Value Its value as base64.
+	Value []byte `json:"value"`
+}
 
 // Health A good answer to a probe.
 type Health struct {
@@ -753,6 +879,33 @@ type KeyList struct {
 
 	// NextCursor The cursor of the next page; absent on the last, and only there.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
+// LinkFileRequest Which link to make. Path and target are each given as text or as base64.
+type LinkFileRequest struct {
+	// Hard Makes a hard link. Default false.
+	Hard bool `json:"hard,omitempty,omitzero"`
+
+	// Parents Makes missing parents. Default false.
+	Parents bool `json:"parents,omitempty,omitzero"`
+
+	// Path The absolute path of the link.
+	Path string `json:"path,omitempty,omitzero"`
+
+	// PathRaw The same as base64, if it is not UTF-8.
+	PathRaw []byte `json:"path_raw,omitempty,omitzero"`
+
+	// Replace Takes the place of what is there, unless that is a directory. Default false.
+	Replace bool `json:"replace,omitempty,omitzero"`
+
+	// Target What a symbolic link says, at most 4095 bytes; for a hard link the absolute path of the file.
+	Target string `json:"target,omitempty,omitzero"`
+
+	// TargetRaw The same as base64, if it is not UTF-8.
+	TargetRaw []byte `json:"target_raw,omitempty,omitzero"`
+
+	// User Who owns a symbolic link, a name or number, optionally `:group`. Default: the template's user.
+	User string `json:"user,omitempty,omitzero"`
 }
 
 // MakeDirectoryRequest Which directory to make. One of `path` and `path_raw` is required.
@@ -1110,6 +1263,41 @@ type Version struct {
 	Version string `json:"version"`
 }
 
+// WatchMessage One line of a stream of what happens to files.
+type WatchMessage struct {
+	// Dir It happened to a directory.
+	Dir bool `json:"dir,omitempty,omitzero"`
+
+	// Error What went wrong, safe to show.
+	Error Error `json:"error,omitempty,omitzero"`
+
+	// Path Its absolute path, if that is UTF-8.
+	Path string `json:"path,omitempty,omitzero"`
+
+	// PathRaw The path as base64, if it is not UTF-8.
+	PathRaw []byte `json:"path_raw,omitempty,omitzero"`
+
+	// To For `rename`: the new path, if that is UTF-8.
+	To string `json:"to,omitempty,omitzero"`
+
+	// ToRaw The new path as base64, if it is not UTF-8.
+	ToRaw []byte `json:"to_raw,omitempty,omitzero"`
+
+	// Type `watching` (the first line: everything is being watched now), `create` (there is a new name; also of what was
+	// moved here from where nobody watches), `write` (content was changed), `remove`, `rename` (`path` is `to` now;
+	// without `to` or `to_raw` it was moved to where nobody watches), `chmod` (mode, owner, times or attributes were
+	// changed), `overflow` (not everything was told: list the directory again), `gone` (the last line: the directory
+	// is not at its path any more), `keepalive` (nothing for 15 s), `error` (the stream ends here).
+	Type WatchMessageType `json:"type"`
+}
+
+// WatchMessageType `watching` (the first line: everything is being watched now), `create` (there is a new name; also of what was
+// moved here from where nobody watches), `write` (content was changed), `remove`, `rename` (`path` is `to` now;
+// without `to` or `to_raw` it was moved to where nobody watches), `chmod` (mode, owner, times or attributes were
+// changed), `overflow` (not everything was told: list the directory again), `gone` (the last line: the directory
+// is not at its path any more), `keepalive` (nothing for 15 s), `error` (the stream ends here).
+type WatchMessageType string
+
 // WriteExecStdinRequest Input of a running exec.
 type WriteExecStdinRequest struct {
 	// Data Input as text. Default none.
@@ -1120,6 +1308,21 @@ type WriteExecStdinRequest struct {
 
 	// End Closes the input afterwards. Default false.
 	End bool `json:"end,omitempty,omitzero"`
+}
+
+// XattrChange An extended attribute to set or remove. One of `name` and `name_raw` is required.
+type XattrChange struct {
+	// Name Its name, which begins with `user.`; others are `unsupported`.
+	Name string `json:"name,omitempty,omitzero"`
+
+	// NameRaw The name as base64, if it is not UTF-8.
+	NameRaw []byte `json:"name_raw,omitempty,omitzero"`
+
+	// Remove Removes it; `not_found` if the file has none of that name.
+	Remove bool `json:"remove,omitempty,omitzero"`
+
+	// Value Its value as base64, at most 64 KiB; left out, it is empty.
+	Value []byte `json:"value,omitempty,omitzero"`
 }
 
 // AfterParam defines model for AfterParam.
@@ -1344,6 +1547,15 @@ type ReadFileParams struct {
 	Range string `json:"Range,omitempty,omitzero"`
 }
 
+// ChangeFileParams defines parameters for ChangeFile.
+type ChangeFileParams struct {
+	// Path The absolute path inside the sandbox. Either this or `path_raw` is required.
+	Path PathParam `form:"path,omitempty" json:"path,omitempty,omitzero"`
+
+	// PathRaw The absolute path as base64 (standard or URL alphabet), for paths that are not UTF-8.
+	PathRaw PathRawParam `form:"path_raw,omitempty" json:"path_raw,omitempty,omitzero"`
+}
+
 // WriteFileParams defines parameters for WriteFile.
 type WriteFileParams struct {
 	// Mode The permission bits of a new file in octal (default 0644), at most 7777. An existing file keeps its own unless this is given.
@@ -1355,6 +1567,9 @@ type WriteFileParams struct {
 	// Parents Makes missing parent directories (default false).
 	Parents ParentsParam `form:"parents,omitempty" json:"parents,omitempty,omitzero"`
 
+	// Append Adds the body to the end of the file (default false). `mode` and `user` are for a file that is made then.
+	Append bool `form:"append,omitempty" json:"append,omitempty,omitzero"`
+
 	// Path The absolute path inside the sandbox. Either this or `path_raw` is required.
 	Path PathParam `form:"path,omitempty" json:"path,omitempty,omitzero"`
 
@@ -1362,10 +1577,28 @@ type WriteFileParams struct {
 	PathRaw PathRawParam `form:"path_raw,omitempty" json:"path_raw,omitempty,omitzero"`
 }
 
+// ChecksumFileParams defines parameters for ChecksumFile.
+type ChecksumFileParams struct {
+	// Algorithm How (default `sha256`). `md5` and `sha1` are for comparing with what others made, not against deceit.
+	Algorithm ChecksumFileParamsAlgorithm `form:"algorithm,omitempty" json:"algorithm,omitempty,omitzero"`
+
+	// Path The absolute path inside the sandbox. Either this or `path_raw` is required.
+	Path PathParam `form:"path,omitempty" json:"path,omitempty,omitzero"`
+
+	// PathRaw The absolute path as base64 (standard or URL alphabet), for paths that are not UTF-8.
+	PathRaw PathRawParam `form:"path_raw,omitempty" json:"path_raw,omitempty,omitzero"`
+}
+
+// ChecksumFileParamsAlgorithm defines parameters for ChecksumFile.
+type ChecksumFileParamsAlgorithm string
+
 // ListFilesParams defines parameters for ListFiles.
 type ListFilesParams struct {
+	// Depth How many levels below the path are listed (1 to 1000, default 1).
+	Depth int `form:"depth,omitempty" json:"depth,omitempty,omitzero"`
+
 	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
-	Cursor CursorParam `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+	Cursor string `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 
 	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
@@ -1379,6 +1612,21 @@ type ListFilesParams struct {
 
 // StatFileParams defines parameters for StatFile.
 type StatFileParams struct {
+	// Xattrs Also returns the extended attributes whose names begin with `user.` (default false); 256 KiB at most.
+	Xattrs bool `form:"xattrs,omitempty" json:"xattrs,omitempty,omitzero"`
+
+	// Path The absolute path inside the sandbox. Either this or `path_raw` is required.
+	Path PathParam `form:"path,omitempty" json:"path,omitempty,omitzero"`
+
+	// PathRaw The absolute path as base64 (standard or URL alphabet), for paths that are not UTF-8.
+	PathRaw PathRawParam `form:"path_raw,omitempty" json:"path_raw,omitempty,omitzero"`
+}
+
+// WatchFilesParams defines parameters for WatchFiles.
+type WatchFilesParams struct {
+	// Recursive Also watches everything below (default false).
+	Recursive bool `form:"recursive,omitempty" json:"recursive,omitempty,omitzero"`
+
 	// Path The absolute path inside the sandbox. Either this or `path_raw` is required.
 	Path PathParam `form:"path,omitempty" json:"path,omitempty,omitzero"`
 
@@ -1415,6 +1663,12 @@ type SignalExecJSONRequestBody = SignalExecRequest
 
 // WriteExecStdinJSONRequestBody defines body for WriteExecStdin for application/json ContentType.
 type WriteExecStdinJSONRequestBody = WriteExecStdinRequest
+
+// ChangeFileJSONRequestBody defines body for ChangeFile for application/json ContentType.
+type ChangeFileJSONRequestBody = ChangeFileRequest
+
+// LinkFileJSONRequestBody defines body for LinkFile for application/json ContentType.
+type LinkFileJSONRequestBody = LinkFileRequest
 
 // MakeDirectoryJSONRequestBody defines body for MakeDirectory for application/json ContentType.
 type MakeDirectoryJSONRequestBody = MakeDirectoryRequest

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "0ada1597b5ef1043fa79aaf821ff08058e85257cb686be45a6b5c0355800f657"
+const DocumentDigest = "62a8455a2150a47e6127a58bd1fe6895bb50fe80c51af0c966b4321e8c8a4576"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "e4a9a64cb34874a6646e8be0f3b790a4ca9df03b008bd17254dfe159ea45d8ff"
+const TypesDigest = "16a2bf18a3b74c5e7e7a3daed259dbf45fe6522b17824622e8114adbd459c421"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -89,16 +89,28 @@ func Routes() []Route {
 			{Name: "mode", Type: String},
 			{Name: "user", Type: String, MaxLength: 255},
 			{Name: "parents", Type: Boolean},
+			{Name: "append", Type: Boolean},
+		}},
+		{ID: "changeFile", Method: "PATCH", Path: "/v1/sandboxes/{id}/files", Open: false, Body: true, Query: []Parameter{
+			{Name: "path", Type: String},
+			{Name: "path_raw", Type: String},
 		}},
 		{ID: "removeFile", Method: "DELETE", Path: "/v1/sandboxes/{id}/files", Open: false, Body: false, Query: []Parameter{
 			{Name: "path", Type: String},
 			{Name: "path_raw", Type: String},
 			{Name: "recursive", Type: Boolean},
 		}},
+		{ID: "checksumFile", Method: "GET", Path: "/v1/sandboxes/{id}/files/checksum", Open: false, Body: false, Query: []Parameter{
+			{Name: "path", Type: String},
+			{Name: "path_raw", Type: String},
+			{Name: "algorithm", Type: String, Enum: []string{"sha256", "sha512", "sha1", "md5"}},
+		}},
+		{ID: "linkFile", Method: "POST", Path: "/v1/sandboxes/{id}/files/link", Open: false, Body: true},
 		{ID: "listFiles", Method: "GET", Path: "/v1/sandboxes/{id}/files/list", Open: false, Body: false, Query: []Parameter{
 			{Name: "path", Type: String},
 			{Name: "path_raw", Type: String},
-			{Name: "cursor", Type: String, MaxLength: 1024},
+			{Name: "depth", Type: Integer, Min: 1, Max: 1000},
+			{Name: "cursor", Type: String, MaxLength: 8192},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
 		{ID: "makeDirectory", Method: "POST", Path: "/v1/sandboxes/{id}/files/mkdir", Open: false, Body: true},
@@ -106,8 +118,14 @@ func Routes() []Route {
 		{ID: "statFile", Method: "GET", Path: "/v1/sandboxes/{id}/files/stat", Open: false, Body: false, Query: []Parameter{
 			{Name: "path", Type: String},
 			{Name: "path_raw", Type: String},
+			{Name: "xattrs", Type: Boolean},
 		}},
 		{ID: "getSandboxMetrics", Method: "GET", Path: "/v1/sandboxes/{id}/metrics", Open: false, Body: false},
+		{ID: "watchFiles", Method: "GET", Path: "/v1/sandboxes/{id}/watch", Open: false, Body: false, Query: []Parameter{
+			{Name: "path", Type: String},
+			{Name: "path_raw", Type: String},
+			{Name: "recursive", Type: Boolean},
+		}},
 		{ID: "listTemplates", Method: "GET", Path: "/v1/templates", Open: false, Body: false, Query: []Parameter{
 			{Name: "cursor", Type: String, MaxLength: 1024},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},

@@ -59,6 +59,12 @@ func (m ExecMessage) Bytes() []byte { return Join(m.Data, m.DataRaw) }
 // NameBytes returns the file's name as the guest has it; it need not be UTF-8.
 func (f FileInfo) NameBytes() string { return string(Join(f.Name, f.NameRaw)) }
 
+// PathBytes returns the path in its bytes.
+func (m WatchMessage) PathBytes() string { return string(Join(m.Path, m.PathRaw)) }
+
+// ToBytes returns the new path of what was renamed in its bytes; empty if that is not known.
+func (m WatchMessage) ToBytes() string { return string(Join(m.To, m.ToRaw)) }
+
 // PathBytes returns the file's path as the guest has it; it need not be UTF-8.
 func (f FileInfo) PathBytes() string { return string(Join(f.Path, f.PathRaw)) }
 

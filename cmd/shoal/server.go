@@ -120,7 +120,8 @@ func (s *server) openNode(ctx context.Context) error {
 		Digest: func(ctx context.Context, dir string) (core.TreeInfo, error) {
 			return image.Digest(ctx, dir, s.cfg.Runtime.OwnerUID)
 		},
-		Limits: node.Limits{MemoryBytes: memory, MaxSandboxes: s.cfg.Node.MaxSandboxes, MinDiskFreeBytes: minDiskFree},
+		OwnerUID: s.cfg.Runtime.OwnerUID,
+		Limits:   node.Limits{MemoryBytes: memory, MaxSandboxes: s.cfg.Node.MaxSandboxes, MinDiskFreeBytes: minDiskFree},
 	})
 	if err != nil {
 		return fmt.Errorf("open node: %w", err)

@@ -162,6 +162,25 @@ func (n *node) Guest(id core.SandboxID) (core.Guest, error) {
 	return nil, core.Errorf(core.CodeUnavailable, "does not run")
 }
 
+func (n *node) Files(_ context.Context, id core.SandboxID) (core.FileReader, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.guests[id] != nil {
+		return nil, core.Errorf(core.CodeConflict, "it runs")
+	}
+	return &keptFiles{text: "kept"}, nil
+}
+
+// keptFiles are the files of a sandbox that doesn't run: each has the same content.
+type keptFiles struct {
+	core.FileReader // any method that is not below panics: no test reaches it
+	text            string
+}
+
+func (k *keptFiles) ReadFile(_ context.Context, path string, _, _ int64) (core.FileInfo, io.ReadCloser, error) {
+	return core.FileInfo{Path: path, Size: int64(len(k.text))}, io.NopCloser(strings.NewReader(k.text)), nil
+}
+
 func (n *node) guest(id core.SandboxID) *guest {
 	n.mu.Lock()
 	defer n.mu.Unlock()

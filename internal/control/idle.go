@@ -115,16 +115,7 @@ type heldGuest struct {
 
 // ReadFile keeps the sandbox in use until the content is closed.
 func (h heldGuest) ReadFile(ctx context.Context, path string, offset, length int64) (core.FileInfo, io.ReadCloser, error) {
-	release, err := h.activity.hold(ctx, h.id)
-	if err != nil {
-		return core.FileInfo{}, nil, err
-	}
-	info, body, err := h.Guest.ReadFile(ctx, path, offset, length)
-	if err != nil {
-		release()
-		return info, nil, err
-	}
-	return info, heldBody{body, release}, nil
+	return heldReader{h.Guest, h.activity, h.id}.ReadFile(ctx, path, offset, length)
 }
 
 // WriteFile keeps the sandbox in use until the file is written.
@@ -139,12 +130,7 @@ func (h heldGuest) WriteFile(ctx context.Context, path string, opts core.WriteOp
 
 // Checksum keeps the sandbox in use while a file is read.
 func (h heldGuest) Checksum(ctx context.Context, path string, algorithm core.ChecksumAlgorithm) (core.Checksum, error) {
-	release, err := h.activity.hold(ctx, h.id)
-	if err != nil {
-		return core.Checksum{}, err
-	}
-	defer release()
-	return h.Guest.Checksum(ctx, path, algorithm)
+	return heldReader{h.Guest, h.activity, h.id}.Checksum(ctx, path, algorithm)
 }
 
 // Change keeps the sandbox in use while a tree is changed.
@@ -194,6 +180,37 @@ func (h heldGuest) DialPort(ctx context.Context, port uint16) (net.Conn, error) 
 		return nil, err
 	}
 	return heldConn{conn, release}, nil
+}
+
+// heldReader keeps its sandbox in use while a file is read.
+type heldReader struct {
+	core.FileReader
+	activity *activity
+	id       core.SandboxID
+}
+
+// ReadFile keeps the sandbox in use until the content is closed.
+func (h heldReader) ReadFile(ctx context.Context, path string, offset, length int64) (core.FileInfo, io.ReadCloser, error) {
+	release, err := h.activity.hold(ctx, h.id)
+	if err != nil {
+		return core.FileInfo{}, nil, err
+	}
+	info, body, err := h.FileReader.ReadFile(ctx, path, offset, length)
+	if err != nil {
+		release()
+		return info, nil, err
+	}
+	return info, heldBody{body, release}, nil
+}
+
+// Checksum keeps the sandbox in use while a file is read.
+func (h heldReader) Checksum(ctx context.Context, path string, algorithm core.ChecksumAlgorithm) (core.Checksum, error) {
+	release, err := h.activity.hold(ctx, h.id)
+	if err != nil {
+		return core.Checksum{}, err
+	}
+	defer release()
+	return h.FileReader.Checksum(ctx, path, algorithm)
 }
 
 type heldBody struct {

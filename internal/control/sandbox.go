@@ -37,21 +37,6 @@ func (s *Service) ListSandboxes(ctx context.Context, p Principal, f store.Sandbo
 	return list, next, err
 }
 
-// Files returns the guest agent of a running sandbox for its file methods.
-func (s *Service) Files(ctx context.Context, p Principal, ref string) (core.Guest, error) {
-	if err := p.may("Files"); err != nil {
-		return nil, err
-	}
-	sb, g, err := s.running(ctx, p, ref)
-	if err == nil {
-		err = s.activity.touch(ctx, sb.ID)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return heldGuest{g, s.activity, sb.ID}, nil
-}
-
 // Metrics reports what a running sandbox uses.
 func (s *Service) Metrics(ctx context.Context, p Principal, ref string) (core.SandboxMetrics, error) {
 	if err := p.may("Metrics"); err != nil {

@@ -61,6 +61,7 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"ResizeExec":     core.ScopeExecs,
 		"WriteExecStdin": core.ScopeExecs,
 		"Files":          core.ScopeFiles,
+		"ReadFiles":      core.ScopeFiles,
 
 		"ListTemplates": core.ScopeTemplatesRead,
 		"GetTemplate":   core.ScopeTemplatesRead,

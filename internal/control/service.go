@@ -53,6 +53,7 @@ type Observer interface {
 type Service struct {
 	*deps
 	*finder
+	*files
 	*keys
 	*usage
 	*tenants
@@ -104,6 +105,7 @@ func New(cfg Config) *Service {
 		live: newLive(cfg.Store, cfg.Clock),
 	}
 	s := &Service{deps: d, finder: &finder{d}, keys: &keys{deps: d, lastUsed: map[core.KeyID]time.Time{}}, operations: newOperations(d), nodeID: cfg.NodeID}
+	s.files = &files{s.finder}
 	s.access = &access{deps: d}
 	s.once = newOnce(d)
 	s.templates = &templates{deps: d, build: cfg.Build, names: cfg.Bootstrap}

@@ -84,6 +84,8 @@ type Node interface {
 	Delete(ctx context.Context, id SandboxID) error
 	// Guest returns the way to a running sandbox's guest agent, unavailable if it does not run.
 	Guest(id SandboxID) (Guest, error)
+	// Files returns what reads the files of a sandbox that does not run. It is conflict if it runs, not_found if it has none here.
+	Files(ctx context.Context, id SandboxID) (FileReader, error)
 	// Metrics reports what a running sandbox uses.
 	Metrics(ctx context.Context, id SandboxID) (SandboxMetrics, error)
 	// List returns the sandboxes that exist here.

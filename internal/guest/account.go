@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,11 +11,12 @@ import (
 	"syscall"
 
 	"shoal/internal/core"
+	"shoal/internal/files"
 )
 
 const (
-	passwdFile = "/etc/passwd"
-	groupFile  = "/etc/group"
+	passwdFile = files.PasswdFile
+	groupFile  = files.GroupFile
 	// maxGroups bounds supplementary groups, as the kernel does.
 	maxGroups = 65536
 )
@@ -138,14 +138,7 @@ func entries(name string, n int, f func(fields []string) bool) error {
 	if st, err := file.Stat(); err != nil || !st.Mode().IsRegular() {
 		return core.Wrap(core.CodeInternal, err, "%s is not a regular file", name)
 	}
-	sc := bufio.NewScanner(file)
-	sc.Buffer(nil, 1<<20)
-	for sc.Scan() {
-		if fields := strings.Split(sc.Text(), ":"); len(fields) == n && !f(fields) {
-			return nil
-		}
-	}
-	if err := sc.Err(); err != nil {
+	if err := files.Lines(file, n, f); err != nil {
 		return core.Wrap(core.CodeInternal, fmt.Errorf("read %s: %w", name, err), "%s can't be read", name)
 	}
 	return nil

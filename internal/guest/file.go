@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"shoal/internal/core"
+	"shoal/internal/files"
 	"shoal/internal/guest/wire"
 )
 
@@ -37,55 +38,9 @@ func (s *Server) absolute(field string, p wire.Bytes) (string, error) {
 }
 
 // fileError says in the caller's words what went wrong with a file.
-func fileError(err error, field, name string) error {
-	if err == nil {
-		return nil
-	}
-	var known *core.Error
-	if errors.As(err, &known) {
-		return err
-	}
-	e := &core.Error{Code: core.CodeInternal, Message: "the file operation failed", Err: err}
-	set := func(code core.Code, text string) {
-		e.Code, e.Field, e.Message = code, field, text+": "+quote(name)
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		set(core.CodeNotFound, "no such file")
-	case errors.Is(err, syscall.ENOTEMPTY):
-		set(core.CodeConflict, "the directory is not empty")
-	case errors.Is(err, fs.ErrExist):
-		set(core.CodeExists, "the file exists")
-	case errors.Is(err, syscall.EISDIR):
-		set(core.CodeInvalid, "it is a directory")
-	case errors.Is(err, syscall.ENOTDIR):
-		set(core.CodeInvalid, "a part of the path is not a directory")
-	case errors.Is(err, syscall.ELOOP):
-		set(core.CodeInvalid, "too many symbolic links")
-	case errors.Is(err, syscall.ENAMETOOLONG):
-		set(core.CodeInvalid, "the name is too long")
-	case errors.Is(err, syscall.EXDEV):
-		set(core.CodeUnsupported, "the two paths are on different filesystems")
-	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.EIO): // EIO: files of /proc
-		set(core.CodeInvalid, "the file does not allow this")
-	case errors.Is(err, syscall.EBUSY), errors.Is(err, syscall.ETXTBSY):
-		set(core.CodeConflict, "the file is in use")
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		set(core.CodeDenied, "the file may not be changed or read")
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		set(core.CodeExhausted, "the sandbox's disk is full")
-	case errors.Is(err, syscall.EFBIG):
-		set(core.CodeInvalid, "the file is too large")
-	}
-	return e
-}
+func fileError(err error, field, name string) error { return files.Failure(err, field, name) }
 
-func quote(name string) string {
-	if len(name) > 300 {
-		name = name[:300] + "…"
-	}
-	return `"` + strings.ToValidUTF8(name, "?") + `"`
-}
+func quote(name string) string { return files.Quote(name) }
 
 // fileInfo describes what lstat has found.
 func fileInfo(name string, st fs.FileInfo, n *names) wire.FileInfo {

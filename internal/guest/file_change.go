@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"shoal/internal/core"
+	"shoal/internal/files"
 	"shoal/internal/guest/wire"
 )
 
@@ -194,18 +195,15 @@ func timespec(t *time.Time) unix.Timespec {
 	return unix.Timespec{Sec: t.Unix(), Nsec: int64(t.Nanosecond())}
 }
 
-// userXattrs is how the names begin of those extended attributes that are a user's to set and see. All others belong to the kernel.
-const userXattrs = "user."
-
 func checkXattrs(list []wire.XattrChange) error {
 	if len(list) > core.MaxXattrChanges {
 		return core.Invalid("xattrs", "at most %d attributes can be changed together", core.MaxXattrChanges)
 	}
 	for _, x := range list {
 		switch name := string(x.Name); {
-		case !strings.HasPrefix(name, userXattrs):
+		case !strings.HasPrefix(name, files.UserXattrs):
 			return &core.Error{Code: core.CodeUnsupported, Field: "xattrs", Message: "only attributes whose names begin with user. can be changed: " + quote(name)}
-		case len(name) == len(userXattrs) || len(name) > core.MaxXattrName || strings.ContainsRune(name, 0):
+		case len(name) == len(files.UserXattrs) || len(name) > core.MaxXattrName || strings.ContainsRune(name, 0):
 			return core.Invalid("xattrs", "no name of an attribute: %s", quote(name))
 		case len(x.Value) > core.MaxXattrValue:
 			return core.Invalid("xattrs", "a value has at most %d bytes: %s", core.MaxXattrValue, quote(name))
@@ -242,7 +240,7 @@ func readXattrs(name string) ([]wire.Xattr, error) {
 	}
 	list, total := []wire.Xattr{}, 0
 	for key := range strings.SplitSeq(string(buf[:n]), "\x00") {
-		if !strings.HasPrefix(key, userXattrs) {
+		if !strings.HasPrefix(key, files.UserXattrs) {
 			continue
 		}
 		n, err := unix.Getxattr(name, key, buf)
@@ -253,7 +251,7 @@ func readXattrs(name string) ([]wire.Xattr, error) {
 			return nil, xattrError(err, key)
 		}
 		if total += len(key) + n; total > core.MaxXattrBytes {
-			return nil, core.Errorf(core.CodeUnsupported, "the file's attributes come to more than %d KiB: read them inside", core.MaxXattrBytes>>10)
+			return nil, files.TooManyXattrs()
 		}
 		list = append(list, wire.Xattr{Name: wire.Bytes(key), Value: append([]byte{}, buf[:n]...)})
 	}

@@ -2,10 +2,6 @@ package guest
 
 import (
 	"context"
-	"crypto/md5"
-	"crypto/sha1"
-	"crypto/sha256"
-	"crypto/sha512"
 	"errors"
 	"hash"
 	"io"
@@ -16,6 +12,7 @@ import (
 	"syscall"
 
 	"shoal/internal/core"
+	"shoal/internal/files"
 	"shoal/internal/guest/wire"
 )
 
@@ -101,7 +98,7 @@ func checksumOf(c *session, q wire.ChecksumRequest) (wire.ChecksumReply, error) 
 	if err != nil {
 		return wire.ChecksumReply{}, err
 	}
-	h := newHash(core.ChecksumAlgorithm(q.Algorithm))
+	h := files.NewHash(core.ChecksumAlgorithm(q.Algorithm))
 	if h == nil {
 		return wire.ChecksumReply{}, core.Invalid("algorithm", "no such algorithm: %s", quote(q.Algorithm))
 	}
@@ -144,21 +141,6 @@ func digest(ctx context.Context, h hash.Hash, r io.Reader) (total int64, err err
 			return total, err
 		}
 	}
-}
-
-// newHash returns nil for an algorithm that is unknown here.
-func newHash(a core.ChecksumAlgorithm) hash.Hash {
-	switch a {
-	case core.ChecksumSHA256:
-		return sha256.New()
-	case core.ChecksumSHA512:
-		return sha512.New()
-	case core.ChecksumSHA1:
-		return sha1.New() //nolint:gosec // It finds transfers that went wrong; core says what it is no good for.
-	case core.ChecksumMD5:
-		return md5.New() //nolint:gosec // as above
-	}
-	return nil
 }
 
 func sortXattrs(list []wire.Xattr) {

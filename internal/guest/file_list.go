@@ -1,19 +1,17 @@
 package guest
 
 import (
-	"container/heap"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 
 	"shoal/internal/core"
+	"shoal/internal/files"
 	"shoal/internal/guest/wire"
 )
 
-const maxListFiles = 1000
+const maxListFiles = files.MaxPage
 
 // listFiles returns a page of a directory in the order of the names' bytes. A directory of any size takes no more memory
 // than the page: only the smallest names after the given one are kept while it is read.
@@ -85,44 +83,5 @@ func smallest(dir, after string, limit int) ([]string, error) {
 		return nil, err
 	}
 	defer func() { _ = d.Close() }()
-	var kept largestFirst
-	for {
-		batch, err := d.Readdirnames(1024)
-		for _, n := range batch {
-			switch {
-			case n <= after:
-			case len(kept) < limit:
-				heap.Push(&kept, n)
-			case n < kept[0]:
-				kept[0] = n
-				heap.Fix(&kept, 0)
-			}
-		}
-		if errors.Is(err, io.EOF) || err == nil && len(batch) == 0 {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	slices.Sort(kept)
-	return kept, nil
-}
-
-// largestFirst is a heap of names.
-type largestFirst []string
-
-func (h largestFirst) Len() int           { return len(h) }
-func (h largestFirst) Less(i, j int) bool { return h[i] > h[j] }
-func (h largestFirst) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push adds a name, for container/heap.
-func (h *largestFirst) Push(v any) { *h = append(*h, v.(string)) }
-
-// Pop takes the last name off, for container/heap.
-func (h *largestFirst) Pop() any {
-	old := *h
-	v := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return v
+	return files.Smallest(func() ([]string, error) { return d.Readdirnames(1024) }, after, limit)
 }

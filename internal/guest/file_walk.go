@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"shoal/internal/core"
+	"shoal/internal/files"
 	"shoal/internal/guest/wire"
 )
 
@@ -42,7 +43,7 @@ func (c *session) walk(q wire.WalkRequest) (wire.WalkReply, error) {
 		}
 		return w.reply, fileError(err, "path", root)
 	}
-	after, err := belowRoot(root, string(q.After))
+	after, err := files.Below(root, string(q.After))
 	if err != nil {
 		return wire.WalkReply{}, err
 	}
@@ -50,18 +51,6 @@ func (c *session) walk(q wire.WalkRequest) (wire.WalkReply, error) {
 		return wire.WalkReply{}, fileError(err, "path", root)
 	}
 	return w.reply, nil
-}
-
-// belowRoot returns the names that lead from a root to a path below it; none for an empty path.
-func belowRoot(root, name string) ([]string, error) {
-	if name == "" {
-		return nil, nil
-	}
-	rel, ok := strings.CutPrefix(name, strings.TrimSuffix(root, "/")+"/")
-	if !ok || rel == "" {
-		return nil, core.Invalid("after", "not below the path: %s", quote(name))
-	}
-	return strings.Split(rel, "/"), nil
 }
 
 // walker makes one page.

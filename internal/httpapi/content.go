@@ -18,25 +18,25 @@ func (a fileAPI) readFile(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	guest, err := a.guest(r)
+	reader, err := a.reader(r)
 	if err != nil {
 		return err
 	}
 	if r.Method == http.MethodHead {
-		return headFile(w, r, guest, path)
+		return headFile(w, r, reader, path)
 	}
 	want, err := parseRange(r.Request)
 	if err != nil {
 		return err
 	}
 	if want.suffix > 0 {
-		info, err := guest.Stat(r.Context(), path)
+		info, err := reader.Stat(r.Context(), path)
 		if err != nil {
 			return err
 		}
 		want.from = max(info.Size-want.suffix, 0)
 	}
-	info, content, err := guest.ReadFile(r.Context(), path, want.from, want.length)
+	info, content, err := reader.ReadFile(r.Context(), path, want.from, want.length)
 	if err != nil {
 		return err
 	}
@@ -50,8 +50,8 @@ func (a fileAPI) readFile(w http.ResponseWriter, r *request) error {
 }
 
 // headFile answers with the size only.
-func headFile(w http.ResponseWriter, r *request, guest core.Guest, path string) error {
-	info, err := guest.Stat(r.Context(), path)
+func headFile(w http.ResponseWriter, r *request, reader core.FileReader, path string) error {
+	info, err := reader.Stat(r.Context(), path)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (a fileAPI) writeFile(w http.ResponseWriter, r *request) error {
 	}
 	body := httpserve.NewUpload(w, r.Request, a.options.Stall)
 	info, err := guest.WriteFile(r.Context(), path, core.WriteOptions{
-		Mode: mode, User: r.query.Get("user"), Parents: r.flag("parents"),
+		Mode: mode, User: r.query.Get("user"), Parents: r.flag("parents"), Append: r.flag("append"),
 	}, body)
 	if body.Err != nil {
 		return core.Wrap(core.CodeInvalid, errors.Join(body.Err, err), "the body was cut off: the file is as it was")

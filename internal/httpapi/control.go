@@ -14,6 +14,7 @@ import (
 // are not *core.Error are internal and never shown.
 type Control interface {
 	Sandboxes
+	Files
 	Execs
 	Operations
 	Keys
@@ -27,9 +28,15 @@ type Sandboxes interface {
 	ListSandboxes(ctx context.Context, p control.Principal, f store.SandboxFilter, page store.Page) ([]core.Sandbox, string, error)
 	UpdateSandbox(ctx context.Context, p control.Principal, ref string, patch control.SandboxPatch) (core.Sandbox, error)
 	DeleteSandbox(ctx context.Context, p control.Principal, ref string) error
-	Files(ctx context.Context, p control.Principal, ref string) (core.Guest, error)
 	Metrics(ctx context.Context, p control.Principal, ref string) (core.SandboxMetrics, error)
 	Events(ctx context.Context, p control.Principal, ref string, after int64, limit int, wait time.Duration) ([]core.Event, int64, error)
+}
+
+// Files are the use cases on files.
+type Files interface {
+	// Files opens those of a running sandbox, ReadFiles those of any that has some on the node.
+	Files(ctx context.Context, p control.Principal, ref string) (core.Guest, error)
+	ReadFiles(ctx context.Context, p control.Principal, ref string) (core.FileReader, error)
 }
 
 // Execs are the use cases on processes.

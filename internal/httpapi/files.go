@@ -27,20 +27,37 @@ func (a fileAPI) guest(r *request) (core.Guest, error) {
 	return a.control.Files(r.Context(), r.principal, ref)
 }
 
+// reader returns what reads the files of the path's sandbox, whether it runs or not.
+func (a fileAPI) reader(r *request) (core.FileReader, error) {
+	ref, err := r.sandbox()
+	if err != nil {
+		return nil, err
+	}
+	return a.control.ReadFiles(r.Context(), r.principal, ref)
+}
+
 func (a fileAPI) statFile(w http.ResponseWriter, r *request) error {
 	path, err := r.filePath()
 	if err != nil {
 		return err
 	}
-	guest, err := a.guest(r)
+	reader, err := a.reader(r)
 	if err != nil {
 		return err
 	}
-	info, err := guest.Stat(r.Context(), path)
+	info, err := reader.Stat(r.Context(), path)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, encodeFile(info))
+	out := encodeFile(info)
+	if r.flag("xattrs") {
+		list, err := reader.Xattrs(r.Context(), path)
+		if err != nil {
+			return err
+		}
+		out.Xattrs = convert(list, encodeXattr)
+	}
+	return writeJSON(w, http.StatusOK, out)
 }
 
 func (a fileAPI) listFiles(w http.ResponseWriter, r *request) error {
@@ -52,22 +69,41 @@ func (a fileAPI) listFiles(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return core.Invalid("cursor", "cursor is not one of a page before")
 	}
-	guest, err := a.guest(r)
+	reader, err := a.reader(r)
 	if err != nil {
 		return err
 	}
-	limit := r.limit()
-	list, err := guest.ListFiles(r.Context(), path, string(after), limit)
+	list, next, err := listPage(r, reader, path, string(after))
 	if err != nil {
 		return err
 	}
-	next := ""
-	if page := bounded(list); len(list) >= limit || len(page) < len(list) {
-		// There may be more; if not, the next page is empty.
-		list = page
-		next = base64.RawURLEncoding.EncodeToString([]byte(list[len(list)-1].Name))
+	return writeJSON(w, http.StatusOK, api.FileList{
+		Files: convert(list, encodeFile), NextCursor: base64.RawURLEncoding.EncodeToString([]byte(next)),
+	})
+}
+
+// listPage returns a page of a directory, or of several levels, and what the next one begins after; empty if there is none.
+func listPage(r *request, reader core.FileReader, path, after string) (list []core.FileInfo, next string, err error) {
+	limit, depth, more := r.limit(), int(r.number("depth", 1)), false
+	if depth > 1 {
+		list, more, err = reader.Walk(r.Context(), path, core.WalkOptions{Depth: depth, After: after, Limit: limit})
+	} else {
+		list, err = reader.ListFiles(r.Context(), path, after, limit)
+		more = len(list) >= limit // there may be; if not, the next page is empty
 	}
-	return writeJSON(w, http.StatusOK, api.FileList{Files: convert(list, encodeFile), NextCursor: next})
+	if err != nil {
+		return nil, "", err
+	}
+	if page := bounded(list); len(page) < len(list) {
+		list, more = page, true
+	}
+	switch {
+	case !more:
+		return list, "", nil
+	case depth > 1:
+		return list, list[len(list)-1].Path, nil
+	}
+	return list, list[len(list)-1].Name, nil
 }
 
 // bounded returns as many files as make one page: no more once their names and targets have reached the size of a page.
@@ -190,6 +226,12 @@ func parseMode(s string) (uint32, error) {
 		return 0, core.Invalid("mode", "a file that nobody may use can't be made at once: give it a mode, then change it inside")
 	}
 	return uint32(n), nil
+}
+
+func encodeXattr(x core.Xattr) api.FileXattr {
+	out := api.FileXattr{Value: x.Value}
+	out.Name, out.NameRaw = api.Text([]byte(x.Name))
+	return out
 }
 
 func encodeFile(f core.FileInfo) api.FileInfo {

@@ -248,6 +248,12 @@ type fakeFiles struct {
 	modes map[string]uint32
 	// claims overrides the size that a file says it has.
 	claims map[string]int64
+	// What was asked for.
+	changes  []core.FileChange
+	links    []core.LinkOptions
+	appended bool
+	watched  []core.WatchOptions
+	watches  []*fakeWatch
 }
 
 func newFakeFiles() *fakeFiles {
@@ -319,6 +325,7 @@ func (f *fakeFiles) WriteFile(_ context.Context, path string, o core.WriteOption
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.files[path] = append([]byte{}, data...)
+	f.appended = o.Append
 	if o.Mode != 0 {
 		f.modes[path] = o.Mode
 	}

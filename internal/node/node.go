@@ -31,9 +31,11 @@ type Config struct {
 	AgentBinary []byte
 	// Digest describes a tree before it is frozen.
 	Digest func(ctx context.Context, dir string) (core.TreeInfo, error)
-	Limits Limits
-	Clock  core.Clock
-	Logger *slog.Logger
+	// OwnerUID is the host id that is 0 in a sandbox.
+	OwnerUID int
+	Limits   Limits
+	Clock    core.Clock
+	Logger   *slog.Logger
 }
 
 // Node is one machine. It implements core.Node.
@@ -41,6 +43,7 @@ type Config struct {
 // Durable: the journal, the trees, the run directories. Process-only: the table of live sandboxes and the reservations,
 // both rebuilt from the journal by Open.
 type Node struct {
+	*resting
 	cfg       Config
 	journal   *journal
 	admission *admission
@@ -82,6 +85,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		cfg: cfg, journal: j, admission: newAdmission(cfg.Limits, cfg.Disk), turns: newTurns(), machines: newMachines(),
 		runDirs: runDirs{dir: filepath.Join(cfg.Dir, "run"), agent: agentPath}, log: cfg.Logger, exits: make(chan core.NodeExit, 64),
 	}
+	n.resting = &resting{machines: n.machines, disk: cfg.Disk, ownerUID: cfg.OwnerUID}
 	n.suspects = newSuspects(cfg, n.machines, n.admission)
 	if err := n.adopt(ctx); err != nil {
 		n.machines.close()

@@ -14,7 +14,7 @@ import (
 	"shoal/api"
 )
 
-// Files reads and changes files in one running sandbox. Paths are absolute inside the sandbox; they are bytes, and need
+// Files reads and changes files in one sandbox; of one that doesn't run they can only be read. Paths are absolute inside the sandbox; they are bytes, and need
 // not be UTF-8.
 type Files struct {
 	c       *Client
@@ -32,6 +32,8 @@ type WriteOptions struct {
 	User string
 	// Parents makes missing parent directories.
 	Parents bool
+	// Append adds to the end of a file that is there; Mode and User are for one that is made then.
+	Append bool
 }
 
 // Read returns a file's whole content. The caller closes it. A content that was cut off ends with an error, not io.EOF.
@@ -98,6 +100,9 @@ func (f Files) Write(ctx context.Context, path string, r io.Reader, o WriteOptio
 	}
 	if o.Parents {
 		q.Set("parents", "true")
+	}
+	if o.Append {
+		q.Set("append", "true")
 	}
 	if r == nil {
 		r = http.NoBody

@@ -26,6 +26,12 @@ type (
 	ExecMessage = api.ExecMessage
 	// FileInfo describes a file inside a sandbox.
 	FileInfo = api.FileInfo
+	// FileChecksum is the digest of a file's content.
+	FileChecksum = api.FileChecksum
+	// FileEvent is one thing that happened to files.
+	FileEvent = api.WatchMessage
+	// FileEventType says what happened.
+	FileEventType = api.WatchMessageType
 	// Event is one thing that happened.
 	Event = api.Event
 	// EventList is some events.

@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -111,7 +112,7 @@ func (d walker) value(t reflect.Type, at string, depth int, field bool) error {
 		if t.Kind() == reflect.Interface {
 			return d.object(reflect.TypeFor[map[string]any](), at, depth)
 		}
-		if t.Kind() != reflect.Struct && t.Kind() != reflect.Map {
+		if t.Kind() != reflect.Struct && t.Kind() != reflect.Map || isTime(t) {
 			return core.Invalid(name, "%s is not %s", name, typeWords(t))
 		}
 		return d.object(t, at, depth)
@@ -143,6 +144,10 @@ func fits(token json.Token, t reflect.Type) bool {
 			_, err := base64.StdEncoding.DecodeString(v)
 			return err == nil
 		}
+		if isTime(t) {
+			_, err := time.Parse(time.RFC3339Nano, v)
+			return err == nil
+		}
 		return t.Kind() == reflect.String
 	case json.Number:
 		if t.Kind() == reflect.Float64 {
@@ -156,6 +161,8 @@ func fits(token json.Token, t reflect.Type) bool {
 	}
 	return false
 }
+
+func isTime(t reflect.Type) bool { return t == reflect.TypeFor[time.Time]() }
 
 func isBytes(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8
@@ -225,6 +232,9 @@ func fieldName(at string) string {
 
 // typeWords names a Go type as a caller knows it.
 func typeWords(t reflect.Type) string {
+	if isTime(t) {
+		return "a time as RFC 3339 has it"
+	}
 	switch t.Kind() { //nolint:exhaustive // The API's types have no others.
 	case reflect.String:
 		return "a string"
