@@ -168,6 +168,7 @@ var fences = []fence{
 		drivers, "internal/image", "internal/guest", "internal/cli", "internal/node/doctor", "cmd", "test", "tools", ".",
 	}, "starting programs belongs to drivers, image, guest, cli and doctor"},
 	{"github.com/google/nftables", []string{"internal/network/linux", "internal/node/doctor", "test"}, "packet rules are the network driver's business"},
+	{"github.com/google/go-containerregistry", []string{"internal/image", "test"}, "whatever else speaks to registries would need the same guard"},
 	{"github.com/spf13/cobra", []string{"internal/cli", "cmd", "tools"}, "flags are an edge's business"},
 	{"testing", []string{"<tests>", drivers, "test"}, "a program must not carry the test framework"},
 }

@@ -1,5 +1,5 @@
 // Command shoal is the whole program: the server, the command line that talks to it, and, under other names that gVisor
-// gives to the same file, the sentry and the gofer of each sandbox.
+// gives to the same file, the sentry and the gofer of each sandbox, and what unpacks container images.
 //
 // It is the only place that joins drivers to services. Start reading at server.go.
 package main
@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shoal/internal/cli"
+	"shoal/internal/image/oci"
 	"shoal/internal/runtime/gvisor"
 )
 
@@ -33,6 +34,7 @@ func ownCommands() []*cobra.Command {
 
 func main() {
 	gvisor.RunFace() // does not return in a sentry or gofer
+	oci.RunFace()    // nor in what unpacks images
 	if err := gvisor.KeepFirstThread(); err != nil {
 		panic(err)
 	}

@@ -165,8 +165,12 @@ func (s *server) openControl(ctx context.Context) error {
 	if s.drivers.disk.Capabilities().Quota {
 		sizes = node.Sizes{Disk: s.drivers.disk}
 	}
+	importImage, err := s.imageImporter()
+	if err != nil {
+		return err
+	}
 	s.control = control.New(control.Config{
-		Store: s.store, Node: s.node, NodeID: id, Limits: limits, Sizes: sizes, Build: s.buildTemplate,
+		Store: s.store, Node: s.node, NodeID: id, Limits: limits, Sizes: sizes, Build: s.buildTemplate, ImportImage: importImage,
 		Bootstrap: s.cfg.Templates.Bootstrap, Logger: s.log, Observer: s.metrics,
 	})
 	if err := s.control.Start(ctx); err != nil {

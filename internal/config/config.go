@@ -36,6 +36,7 @@ type Config struct {
 	Pool      Pool
 	Runtime   Runtime
 	Templates Templates
+	Outbound  Outbound
 
 	// origin says for each key where its value came from.
 	origin map[string]origin
@@ -106,6 +107,18 @@ type Templates struct {
 	// Mirror and Suite are empty where the host's own apt configuration is used.
 	Mirror string
 	Suite  string
+	// MaxImage bounds an image that is imported, unpacked as well as packed.
+	MaxImage Size
+	// HTTPRegistries are the registries that are spoken to without TLS, as HOST or HOST:PORT.
+	HTTPRegistries []string
+}
+
+// Outbound is how the server reaches what tenants name.
+type Outbound struct {
+	// Allow are CIDRs that are not public and may be reached all the same.
+	Allow []string
+	// Proxy is empty for none.
+	Proxy string
 }
 
 // DefaultFile is read if no other file is named and it exists.

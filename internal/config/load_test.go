@@ -55,7 +55,7 @@ func TestDefaults(t *testing.T) {
 		Node:      Node{MaxSandboxes: 1000, MemoryOvercommit: 3, MemoryReserve: 512 * MiB},
 		Pool:      Pool{MinHostFree: GiB},
 		Runtime:   Runtime{CgroupParent: "shoal", OwnerUID: 1_000_000},
-		Templates: Templates{Bootstrap: []string{"minimal", "base"}},
+		Templates: Templates{Bootstrap: []string{"minimal", "base"}, MaxImage: 16 * GiB},
 	}
 	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Config{})); d != "" {
 		t.Error(d)

@@ -60,7 +60,7 @@ type schema struct {
 
 func currentSchema() schema {
 	return schema{
-		settings: slices.Concat(serverSettings(), dialectSettings(), sandboxSettings(), quotaSettings(), hostSettings()),
+		settings: slices.Concat(serverSettings(), dialectSettings(), sandboxSettings(), quotaSettings(), hostSettings(), outboundSettings()),
 		retired:  nil,
 	}
 }

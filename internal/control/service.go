@@ -24,6 +24,8 @@ type Config struct {
 	Sizes core.TreeSizes
 	// Build fills the tree of a template that the server makes itself, by the name of its recipe.
 	Build TemplateBuilder
+	// ImportImage fills the tree of a template from a container image.
+	ImportImage ImageImporter
 	// Bootstrap names the templates to have, in the order in which they are made.
 	Bootstrap []string
 	Clock     core.Clock

@@ -36,6 +36,8 @@ const (
 	NodeImportFilled     = "node.import.filled"
 	NodeImportFrozen     = "node.import.frozen"
 
+	ImageLayerSent = "image.layer.sent"
+
 	// NodeSilenceClock is a clock.
 	NodeSilenceClock = "node.silence.clock"
 )
@@ -52,6 +54,7 @@ func Names() []string {
 		NodeCreateStarted, NodeCreateConfigured, NodeCreateReady,
 		NodeDeleteBegun, NodeDeleteKilled, NodeDeleteDetached, NodeDeleteTreeGone, NodeDeleteRunDirGone,
 		NodeImportCreated, NodeImportFilled, NodeImportFrozen,
+		ImageLayerSent,
 		NodeSilenceClock,
 	}
 }

@@ -1,0 +1,367 @@
+package oci
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	testregistry "github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	testlayout "github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/zstd"
+
+	"shoal/internal/core"
+	"shoal/internal/image/jail"
+	"shoal/internal/image/layer"
+	"shoal/internal/outbound"
+)
+
+// TestMain is also the unpacker: a jail runs this very program.
+func TestMain(m *testing.M) {
+	RunFace()
+	os.Exit(m.Run())
+}
+
+// testOwner is a range that no sandbox of this machine uses.
+const testOwner = 1_920_000_000
+
+// needRoot skips a test as an ordinary user, or fails it where root is required. A program with cgo can't give up its rights on all threads.
+func needRoot(t testing.TB) {
+	t.Helper()
+	problem := ""
+	switch {
+	case os.Geteuid() != 0:
+		problem = "needs root: it makes user and mount namespaces"
+	case cgo():
+		problem = "needs a program without cgo, as the real one is: set CGO_ENABLED=0"
+	default:
+		return
+	}
+	if os.Getenv("SHOAL_REQUIRE_ROOT") == "1" {
+		t.Fatal(problem)
+	}
+	t.Skip(problem)
+}
+
+// newConfig returns a config that imports into a new directory, below one that only root may enter.
+func newConfig(t testing.TB) Config {
+	t.Helper()
+	needRoot(t)
+	dir := t.TempDir()
+	for _, name := range []string{"tree", "work"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return Config{
+		Dir: filepath.Join(dir, "tree"), WorkDir: filepath.Join(dir, "work"), OwnerUID: testOwner, Logger: slog.New(slog.DiscardHandler),
+		Guard:  outbound.New(outbound.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}),
+		Limits: layer.Limits{Bytes: 1 << 30, Entries: 100_000},
+	}
+}
+
+// entry is a file of a layer in a test.
+type entry struct {
+	tar.Header
+	data string
+}
+
+func file(name, data string) entry { return entry{tar.Header{Name: name, Mode: 0o644}, data} }
+
+// packed makes a tar.
+func packed(t testing.TB, entries ...entry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range entries {
+		e.Size = int64(len(e.data))
+		if e.Typeflag == 0 {
+			e.Typeflag = tar.TypeReg
+		}
+		if err := w.WriteHeader(&e.Header); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, e.data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// gzipped is a layer as most are: the library compresses it.
+func gzipped(t testing.TB, entries ...entry) v1.Layer {
+	t.Helper()
+	data := packed(t, entries...)
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// zstandard is a layer compressed with zstd.
+func zstandard(t testing.TB, entries ...entry) v1.Layer {
+	t.Helper()
+	data := packed(t, entries...)
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return withDiffID(t, static.NewLayer(w.EncodeAll(data, nil), types.OCILayerZStd), data)
+}
+
+// plain is a layer that is not compressed.
+func plain(t testing.TB, entries ...entry) v1.Layer {
+	t.Helper()
+	return static.NewLayer(packed(t, entries...), types.OCIUncompressedLayer)
+}
+
+// named is a layer with another diff id.
+type named struct {
+	v1.Layer
+	id v1.Hash
+}
+
+func (n named) DiffID() (v1.Hash, error) { return n.id, nil }
+
+func withDiffID(t testing.TB, l v1.Layer, data []byte) v1.Layer {
+	t.Helper()
+	id, _, err := v1.SHA256(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return named{l, id}
+}
+
+// imageOf makes an image for this machine.
+func imageOf(t testing.TB, config v1.Config, layers ...v1.Layer) v1.Image {
+	t.Helper()
+	return imageFor(t, v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, config, layers...)
+}
+
+func imageFor(t testing.TB, p v1.Platform, config v1.Config, layers ...v1.Layer) v1.Image {
+	t.Helper()
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	img, err := mutate.AppendLayers(base, layers...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = c.DeepCopy()
+	c.OS, c.Architecture, c.Variant, c.Config = p.OS, p.Architecture, p.Variant, config
+	if img, err = mutate.ConfigFile(img, c); err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// indexOf makes an index.
+func indexOf(t testing.TB, images ...v1.Image) v1.ImageIndex {
+	t.Helper()
+	var list []mutate.IndexAddendum
+	for _, img := range images {
+		c, err := img.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: c.OS, Architecture: c.Architecture, Variant: c.Variant}}})
+	}
+	return mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), list...)
+}
+
+// hub is a registry of a test, and what was asked of it.
+type hub struct {
+	*httptest.Server
+	host string
+	// before may answer in place of the registry.
+	before func(w http.ResponseWriter, r *http.Request) bool
+}
+
+func newHub(t testing.TB) *hub {
+	t.Helper()
+	h := &hub{}
+	inner := testregistry.New(testregistry.Logger(slogger()))
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h.before == nil || !h.before(w, r) {
+			inner.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(h.Close)
+	h.host = h.Listener.Addr().String()
+	return h
+}
+
+// push puts an image or index into the registry and returns its reference.
+func (h *hub) push(t testing.TB, repo string, what any) string {
+	t.Helper()
+	ref, err := name.ParseReference(h.host+"/"+repo, name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch what := what.(type) {
+	case v1.Image:
+		err = remote.Write(ref, what)
+	case v1.ImageIndex:
+		err = remote.WriteIndex(ref, what)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref.String()
+}
+
+// configFor returns a config that imports a reference from the registry.
+func (h *hub) configFor(t testing.TB, ref string) Config {
+	t.Helper()
+	cfg := newConfig(t)
+	cfg.Source.Ref, cfg.PlainHTTP = ref, []string{h.host}
+	return cfg
+}
+
+func digestOf(t testing.TB, img interface{ Digest() (v1.Hash, error) }) string {
+	t.Helper()
+	d, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.String()
+}
+
+// writeLayout writes an OCI layout to a new directory.
+func writeLayout(t testing.TB, index v1.ImageIndex) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "layout")
+	if _, err := testlayout.Write(dir, index); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// tarOf packs a directory as an archive of an OCI layout.
+func tarOf(t testing.TB, dir string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	if err := errors.Join(w.AddFS(os.DirFS(dir)), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// upload writes an archive where the server would keep it.
+func upload(t testing.TB, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "upload")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// mustImport imports and returns the result.
+func mustImport(t testing.TB, cfg Config) Result {
+	t.Helper()
+	res, err := Import(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// wantError imports and expects an error of a code with words in it; nobody and nothing may be left.
+func wantError(t testing.TB, cfg Config, code core.Code, words string) {
+	t.Helper()
+	_, err := Import(t.Context(), cfg)
+	var own *core.Error
+	if !core.IsCode(err, code) || !errors.As(err, &own) || !strings.Contains(own.Message, words) {
+		t.Errorf("got %v\nwant %s: %s", err, code, words)
+	}
+	noTraces(t, cfg)
+}
+
+// noTraces fails the test if a process or mount of an import is left, or a file beside its tree.
+func noTraces(t testing.TB, cfg Config) {
+	t.Helper()
+	names, _ := filepath.Glob("/proc/[0-9]*/status")
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			continue // It has ended.
+		}
+		for line := range strings.SplitSeq(string(data), "\n") {
+			fields := strings.Fields(line)
+			if len(fields) > 1 && fields[0] == "Uid:" {
+				if uid, _ := strconv.Atoi(fields[1]); uid >= cfg.OwnerUID && uid < cfg.OwnerUID+jail.IDs {
+					t.Errorf("a process is left: %s", name)
+				}
+			}
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(mounts), cfg.Dir) {
+		t.Error("a mount is left")
+	}
+	if entries, err := os.ReadDir(cfg.WorkDir); err != nil || len(entries) > 0 {
+		t.Errorf("left in the work directory: %v, %v", entries, err)
+	}
+}
+
+func readTree(t testing.TB, cfg Config, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(cfg.Dir, name))
+	if err != nil {
+		t.Error(err)
+	}
+	return string(data)
+}
+
+// dialerTo returns a resolver that knows one name, as 127.0.0.1.
+type loopbackNames []string
+
+func (l loopbackNames) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	for _, name := range l {
+		if name == host {
+			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+		}
+	}
+	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+}
+
+// staticLayer is a layer of any bytes.
+func staticLayer(data string) v1.Layer { return static.NewLayer([]byte(data), types.OCILayer) }
+
+func indexOfIndex(inner v1.ImageIndex) v1.ImageIndex {
+	return mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{Add: inner})
+}
