@@ -435,6 +435,9 @@ type CreateKeyRequest struct {
 
 // CreateSandboxRequest What to create. Every field has a default.
 type CreateSandboxRequest struct {
+	// CPUWeight Weight of the sandbox where sandboxes together want more processor time than there is: each gets a share by its weight. Default 100; ceiling by the server's configuration. `unsupported` on a node without control groups for processor time.
+	CPUWeight *int64 `json:"cpu_weight,omitempty"`
+
 	// DiskBytes Limit of what it writes to its own tree, in bytes. Default and bounds by the server's configuration.
 	DiskBytes *int64 `json:"disk_bytes,omitempty"`
 
@@ -456,8 +459,14 @@ type CreateSandboxRequest struct {
 	// OnIdle What is done when it has been idle. Today only `delete` exists, the others answer `unsupported`. Default `delete`; a persistent sandbox's has to be said.
 	OnIdle string `json:"on_idle,omitempty,omitzero"`
 
+	// OpenFiles Open files that each process may have, as `ulimit -n` says; root inside can raise it. It holds for what is started after it was set. Default and ceiling by the server's configuration.
+	OpenFiles *int64 `json:"open_files,omitempty"`
+
 	// Persistent Keeps the sandbox until it is deleted, unless ttl_seconds is given too. Default false: ephemeral.
 	Persistent bool `json:"persistent,omitempty,omitzero"`
+
+	// Pids Limit of processes and threads together. Default: one for each 1.5 MiB of memory, at least 64 and at most 1024, unless the server is configured otherwise; ceiling by the server's configuration.
+	Pids *int64 `json:"pids,omitempty"`
 
 	// Template A template's name (its newest ready version) or id. Default: the server's default template.
 	Template string `json:"template,omitempty,omitzero"`
@@ -1045,6 +1054,9 @@ type Sandbox struct {
 	// ActiveAt When it was last used; absent if it has no idle rule.
 	ActiveAt time.Time `json:"active_at,omitempty,omitzero"`
 
+	// CPUWeight Weight of the sandbox where sandboxes together want more processor time than there is; absent where the node can't weigh.
+	CPUWeight int64 `json:"cpu_weight,omitempty,omitzero"`
+
 	// CreatedAt When it was asked for.
 	CreatedAt time.Time `json:"created_at"`
 
@@ -1084,6 +1096,9 @@ type Sandbox struct {
 	// OnIdle What its idle rule does; absent if it has none.
 	OnIdle string `json:"on_idle,omitempty,omitzero"`
 
+	// OpenFiles Open files that each process starts with as its limit; absent for a sandbox of before there was this limit.
+	OpenFiles int64 `json:"open_files,omitempty,omitzero"`
+
 	// Operation The one operation under way, such as `create` or `delete`; absent if none is.
 	Operation string `json:"operation,omitempty,omitzero"`
 
@@ -1092,6 +1107,9 @@ type Sandbox struct {
 
 	// Persistent Whether its state is kept without a ttl.
 	Persistent bool `json:"persistent"`
+
+	// Pids Limit of processes and threads together; absent for a sandbox of before there was this limit, which has one by its memory.
+	Pids int64 `json:"pids,omitempty,omitzero"`
 
 	// StartedAt When its guest agent first answered; absent until then.
 	StartedAt time.Time `json:"started_at,omitempty,omitzero"`
@@ -1223,6 +1241,9 @@ type TemplateState string
 
 // UpdateSandboxRequest The fields to change. A field left out stays as it is.
 type UpdateSandboxRequest struct {
+	// CPUWeight Weight of the sandbox where sandboxes together want more processor time than there is: each gets a share by its weight. Default 100; ceiling by the server's configuration. `unsupported` on a node without control groups for processor time.
+	CPUWeight *int64 `json:"cpu_weight,omitempty"`
+
 	// ExtendTTLSeconds Makes it live at least so many seconds from now; its life is never shortened, and one without a ttl stays so. Not together with `ttl_seconds`.
 	ExtendTTLSeconds *int64 `json:"extend_ttl_seconds,omitempty"`
 
@@ -1232,14 +1253,26 @@ type UpdateSandboxRequest struct {
 	// Labels Replaces all labels.
 	Labels *map[string]string `json:"labels,omitempty"`
 
+	// MemoryBytes New limit of memory in bytes; left out, it stays as it is. Less than is in use is refused with `conflict` and the figures. Programs inside go on to see as much memory as at the start.
+	MemoryBytes *int64 `json:"memory_bytes,omitempty"`
+
 	// OnIdle What is done when it has been idle. Today only `delete` exists, the others answer `unsupported`. Default `delete`; a persistent sandbox's has to be said.
 	OnIdle string `json:"on_idle,omitempty,omitzero"`
+
+	// OpenFiles Open files that each process may have, as `ulimit -n` says; root inside can raise it. It holds for what is started after it was set. Default and ceiling by the server's configuration.
+	OpenFiles *int64 `json:"open_files,omitempty"`
 
 	// Persistent true keeps the sandbox until it is deleted or the ttl that it has passes: with `ttl_seconds` 0 it has none any more. false makes it ephemeral, with the server's default ttl if it has neither a ttl nor an idle rule. One that becomes persistent loses its idle rule, unless `idle_seconds` and `on_idle` are given too.
 	Persistent *bool `json:"persistent,omitempty"`
 
+	// Pids Limit of processes and threads together. Default: one for each 1.5 MiB of memory, at least 64 and at most 1024, unless the server is configured otherwise; ceiling by the server's configuration.
+	Pids *int64 `json:"pids,omitempty"`
+
 	// TTLSeconds Seconds from now at which it is deleted. 0 takes the ttl away, which a persistent sandbox allows and one with an idle rule.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
+
+	// VCPUs New limit of processor time in cores; left out, it stays as it is. Programs inside go on to see as many processors as at the start, and one of them alone uses no more.
+	VCPUs *float64 `json:"vcpus,omitempty"`
 }
 
 // Version Which server answers.

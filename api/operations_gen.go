@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "62a8455a2150a47e6127a58bd1fe6895bb50fe80c51af0c966b4321e8c8a4576"
+const DocumentDigest = "57cac2410254a9d10ca915b13a7530421d39f7311d1fad6574e8937919422b74"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "16a2bf18a3b74c5e7e7a3daed259dbf45fe6522b17824622e8114adbd459c421"
+const TypesDigest = "c3cfb8a04b9ff3814207f9c4a1ee27fbb317bc9c32ac92b1ade78e1f71839ca5"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

@@ -208,8 +208,15 @@ func (s *server) limits() (control.Limits, error) {
 	disk := s.drivers.disk.Capabilities()
 	l := control.Limits{
 		DefaultTTL: c.TTL.Default, MaxTTL: c.TTL.Max,
-		Default:   core.Resources{VCPUs: min(c.Sandbox.VCPUs, maxVCPUs), MemoryBytes: int64(c.Sandbox.Memory)},
-		Max:       core.Resources{VCPUs: maxVCPUs, MemoryBytes: int64(c.Sandbox.MemoryMax)},
+		Default: core.Resources{
+			VCPUs: min(c.Sandbox.VCPUs, maxVCPUs), MemoryBytes: int64(c.Sandbox.Memory),
+			Pids: c.Sandbox.Pids, OpenFiles: c.Sandbox.OpenFiles, CPUWeight: c.Sandbox.CPUWeight,
+		},
+		Max: core.Resources{
+			VCPUs: maxVCPUs, MemoryBytes: int64(c.Sandbox.MemoryMax),
+			Pids: c.Sandbox.PidsMax, OpenFiles: c.Sandbox.OpenFilesMax, CPUWeight: c.Sandbox.CPUWeightMax,
+		},
+		CPUWeight: s.drivers.runtime.Capabilities().CPUWeight,
 		DiskQuota: disk.Quota, DiskQuotaReason: disk.QuotaReason, Quota: quota(c.Quota),
 	}
 	if !disk.Quota && c.Quota.Disk != 0 {

@@ -45,8 +45,9 @@ func newBackend(t *testing.T) *backend {
 		Store: store, Node: m, NodeID: "node", Logger: log, Bootstrap: []string{"minimal"},
 		Limits: control.Limits{
 			DefaultTTL: time.Hour, MaxTTL: 24 * time.Hour, DefaultTemplate: "minimal",
-			Default:         core.Resources{VCPUs: 1, MemoryBytes: 512 << 20},
-			Max:             core.Resources{VCPUs: 4, MemoryBytes: 8 << 30},
+			Default:         core.Resources{VCPUs: 1, MemoryBytes: 512 << 20, OpenFiles: 65536, CPUWeight: 100},
+			Max:             core.Resources{VCPUs: 4, MemoryBytes: 8 << 30, Pids: 4096, OpenFiles: 1 << 20, CPUWeight: 100},
+			CPUWeight:       true,
 			DiskQuotaReason: "a test has no quotas",
 		},
 		Build: func(ctx context.Context, _, _ string, progress func(string, int)) (control.BuiltTemplate, error) {
@@ -156,6 +157,14 @@ func (m *machine) Reserve(context.Context, core.SandboxID, core.Resources) error
 	defer m.mu.Unlock()
 	if m.full {
 		return &core.Error{Code: core.CodeExhausted, Message: "no memory is left: 512 MiB asked for, 128 MiB free", RetryAfter: 7 * time.Second}
+	}
+	return nil
+}
+
+// Resize refuses memory that the metrics say is in use.
+func (m *machine) Resize(_ context.Context, _ core.SandboxID, r core.Resources, _ bool) error {
+	if r.MemoryBytes < 65<<20 {
+		return core.Errorf(core.CodeConflict, "the sandbox uses 65 MiB of memory now, which is more than %d MiB", r.MemoryBytes>>20)
 	}
 	return nil
 }

@@ -146,6 +146,10 @@ func typed(field string) string {
 		return "--memory"
 	case "disk_bytes":
 		return "--disk"
+	case "open_files":
+		return "--open-files"
+	case "cpu_weight":
+		return "--cpu-weight"
 	case "timeout_seconds":
 		return "--timeout"
 	case "cwd":
@@ -154,7 +158,7 @@ func typed(field string) string {
 		return "--label"
 	case "expires_in_seconds":
 		return "--expires"
-	case "name", "dialect", "template", "tag", "vcpus", "env", "user", "state", "label", "persistent", "after", "signal":
+	case "name", "dialect", "template", "tag", "vcpus", "pids", "env", "user", "state", "label", "persistent", "after", "signal":
 		return "--" + field
 	}
 	return field

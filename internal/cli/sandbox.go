@@ -23,6 +23,7 @@ type sandboxFlags struct {
 	vcpus    float64
 	memory   byteSize
 	disk     diskLimit
+	limits   limitFlags
 	// given reports whether a flag was given.
 	given func(flag string) bool
 }
@@ -34,6 +35,7 @@ func (s *sandboxFlags) add(a *app, c *cobra.Command) {
 	f.Float64Var(&s.vcpus, "vcpus", 0, "limit of processor time in `VCPUS`, such as 0.5 or 2 (default: the server's, 1 unless configured)")
 	f.Var(&s.memory, "memory", "limit of memory, such as 512M or 4G (default: the server's, 512M unless configured)")
 	f.Var(&s.disk, "disk", "limit of what it writes to its disk, such as 4G (default: the server's, 4G or no limit)")
+	s.limits.add(f)
 	_ = c.RegisterFlagCompletionFunc("template", a.complete().templates)
 }
 
@@ -46,6 +48,7 @@ func (s *sandboxFlags) request() (shoal.CreateSandboxRequest, error) {
 		req.VCPUs = &s.vcpus
 	}
 	req.MemoryBytes, req.DiskBytes = s.memory.bytes(), s.disk.bytes()
+	req.Pids, req.OpenFiles, req.CPUWeight = s.limits.pids.value(), s.limits.openFiles.value(), s.limits.cpuWeight.value()
 	return req, nil
 }
 
@@ -346,6 +349,14 @@ func printSandbox(out io.Writer, d sandboxDetails) error {
 	line("memory", bytesText(d.MemoryBytes))
 	if d.DiskBytes > 0 {
 		line("disk", bytesText(d.DiskBytes))
+	}
+	for _, l := range []struct {
+		name  string
+		value int64
+	}{{"pids", d.Pids}, {"open files", d.OpenFiles}, {"cpu weight", d.CPUWeight}} {
+		if l.value > 0 {
+			line(l.name, strconv.FormatInt(l.value, 10))
+		}
 	}
 	line("labels", joinPairs(d.Labels))
 	line("env", joinPairs(d.Env))

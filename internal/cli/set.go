@@ -50,10 +50,10 @@ func (a *app) setCommand() *cobra.Command {
 	var f setFlags
 	c := &cobra.Command{
 		Use:        "set SANDBOX",
-		Short:      "Change how long a sandbox lives, and its labels",
+		Short:      "Change how long a sandbox lives, its limits, and its labels",
 		GroupID:    groupSandbox,
-		SuggestFor: []string{"update", "edit", "label", "extend", "ttl", "renew"},
-		Long: `Change when a sandbox is deleted, and its labels. What isn't named stays as it is, and processes go on undisturbed.
+		SuggestFor: []string{"update", "edit", "label", "extend", "ttl", "renew", "resize", "limit"},
+		Long: `Change when a sandbox is deleted, its limits, and its labels. What isn't named stays as it is, and processes go on undisturbed.
 
 Labels are read, changed and written back as a whole: of two sets of labels on one sandbox at the same time, one may lose what
 it has changed. Set them one after the other.
@@ -63,13 +63,18 @@ given a ttl, and --ttl none takes it away again; one that isn't persistent alway
 server's greatest, or an idle rule.
 --persistent keeps a sandbox beyond that, until the ttl that it still has: say --ttl none too to have none.
 --persistent=false makes it ephemeral again. What becomes persistent loses its idle rule, unless --idle and --on-idle are given.
-Nothing else can be changed: for another size, name or template make another
+
+--vcpus, --memory, --pids, --open-files and --cpu-weight change limits while it runs, all of them or none. Less memory than it uses
+now is refused. Programs inside go on to see as many processors and as much memory as when it was started, and one program alone
+uses no more processors than that.
+Nothing else can be changed: for another name or template make another
 sandbox.`,
 		Example: `  shoal set lab --ttl 8h
   shoal set lab --extend 30m
   shoal set lab --idle 15m
   shoal set lab --persistent --ttl none
   shoal set notes --ttl none
+  shoal set lab --memory 1G --vcpus 2
   shoal set lab --label team=data --label stage=review --unlabel draft
   shoal set lab --ttl 30m -o json | jq -r .expires_at`,
 		ValidArgsFunction: a.complete().sandboxes(1),
@@ -108,6 +113,7 @@ type setFlags struct {
 	idle             idleFlags
 	persistent       bool
 	labels, unlabels []string
+	resize           resizeFlags
 }
 
 func (f *setFlags) add(a *app, c *cobra.Command) {
@@ -116,6 +122,7 @@ func (f *setFlags) add(a *app, c *cobra.Command) {
 	flags.Var(&f.extend, "extend", "let it live at least this `duration` from now, such as 30m; never less than it would anyway")
 	f.idle.add(c, "delete it when nobody has used it for this `duration` from now, such as 15m; none: whether it is used or not")
 	flags.BoolVar(&f.persistent, "persistent", false, "keep it until it is deleted or its ttl passes; --persistent=false makes it ephemeral")
+	f.resize.add(flags)
 	flags.StringArrayVar(&f.labels, "label", nil, "add or replace the label `KEY=VALUE`; may be repeated")
 	flags.StringArrayVar(&f.unlabels, "unlabel", nil, "take the label `KEY` away; may be repeated")
 	_ = c.RegisterFlagCompletionFunc("unlabel", a.complete().labels)
@@ -144,8 +151,11 @@ func (f *setFlags) request(c *cobra.Command) (req shoal.UpdateSandboxRequest, ad
 	if err := f.idle.update(&req); err != nil {
 		return req, nil, err
 	}
+	if err := f.resize.update(c.Flags(), &req); err != nil {
+		return req, nil, err
+	}
 	if req == (shoal.UpdateSandboxRequest{}) && len(add)+len(f.unlabels) == 0 {
-		return req, nil, errors.New("nothing to change: say --ttl, --extend, --idle, --persistent, --label or --unlabel")
+		return req, nil, errors.New("nothing to change: say --ttl, --extend, --idle, --persistent, --label, --unlabel or a limit such as --memory")
 	}
 	return req, add, nil
 }
@@ -180,6 +190,8 @@ func printChanged(out io.Writer, now time.Time, sb shoal.Sandbox) error {
 	if sb.IdleSeconds > 0 {
 		t.row("idle", idleText(sb))
 	}
+	t.row("vcpus", strconv.FormatFloat(sb.VCPUs, 'g', -1, 64))
+	t.row("memory", bytesText(sb.MemoryBytes))
 	t.row("labels", joinPairs(sb.Labels))
 	return t.flush()
 }

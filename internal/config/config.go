@@ -64,6 +64,10 @@ type Sandbox struct {
 	MemoryMax Size
 	// Disk is zero for no limit.
 	Disk Size
+	// Pids is zero for as many as suit the sandbox's memory.
+	Pids, PidsMax           int
+	OpenFiles, OpenFilesMax int
+	CPUWeight, CPUWeightMax int
 }
 
 // Quota is what each tenant may have unless it has a quota of its own; zero is no limit.

@@ -150,6 +150,32 @@ func sandboxSettings() []setting {
 			doc: "What a sandbox whose creator named no limit may write beyond its template. On a host whose disk can't enforce limits " +
 				"the default is 0.",
 			binding: size(func(c *Config) *Size { return &c.Sandbox.Disk }, zeroOr(atLeast(16*MiB))),
+		}, {
+			key: "sandbox.pids", def: "0", allowed: "a whole number from 16 to sandbox.pids_max, or 0 for as many as suit its memory",
+			doc: "Processes and threads of a sandbox whose creator named no number. At 0 it is one for each 1.5 MiB of its memory, at least 64 " +
+				"and at most 1024.",
+			binding: whole(func(c *Config) *int { return &c.Sandbox.Pids }, 0, 32768),
+		}, {
+			key: "sandbox.pids_max", def: "4096", allowed: "a whole number from 16 to 32768",
+			doc:     "Most processes and threads that a sandbox may have. Each process is some two threads of the host.",
+			binding: whole(func(c *Config) *int { return &c.Sandbox.PidsMax }, 16, 32768),
+		}, {
+			key: "sandbox.open_files", def: "65536", allowed: "a whole number from 1024 to sandbox.open_files_max",
+			doc:     "Open files that each process of a sandbox may have whose creator named no number. Root inside can raise it.",
+			binding: whole(func(c *Config) *int { return &c.Sandbox.OpenFiles }, 1024, 1<<20),
+		}, {
+			key: "sandbox.open_files_max", def: "1048576", allowed: "a whole number from 1024 to 1048576",
+			doc:     "Most open files that a creator may name.",
+			binding: whole(func(c *Config) *int { return &c.Sandbox.OpenFilesMax }, 1024, 1<<20),
+		}, {
+			key: "sandbox.cpu_weight", def: "100", allowed: "a whole number from 1 to sandbox.cpu_weight_max",
+			doc: "Weight of a sandbox whose creator named none: where sandboxes together want more processor time than there is, each gets " +
+				"a share by its weight.",
+			binding: whole(func(c *Config) *int { return &c.Sandbox.CPUWeight }, 1, 10_000),
+		}, {
+			key: "sandbox.cpu_weight_max", def: "100", allowed: "a whole number from 1 to 10000",
+			doc:     "Greatest weight that a creator may name. At the default they may ask for less than others have, never for more.",
+			binding: whole(func(c *Config) *int { return &c.Sandbox.CPUWeightMax }, 1, 10_000),
 		},
 	}
 }

@@ -27,6 +27,21 @@ func (c *Config) contradictions() []string {
 		add("sandbox.vcpus", "sandbox.vcpus is %g: allowed is at most sandbox.vcpus_max, which is %g",
 			c.Sandbox.VCPUs, c.Sandbox.VCPUsMax)
 	}
+	for _, b := range []struct {
+		key        string
+		value, max int
+	}{
+		{"sandbox.pids", c.Sandbox.Pids, c.Sandbox.PidsMax},
+		{"sandbox.open_files", c.Sandbox.OpenFiles, c.Sandbox.OpenFilesMax},
+		{"sandbox.cpu_weight", c.Sandbox.CPUWeight, c.Sandbox.CPUWeightMax},
+	} {
+		if b.value > b.max {
+			add(b.key, "%s is %d: allowed is at most %s_max, which is %d", b.key, b.value, b.key, b.max)
+		}
+	}
+	if c.Sandbox.Pids > 0 && c.Sandbox.Pids < 16 {
+		add("sandbox.pids", "sandbox.pids is %d: allowed is at least 16, or 0", c.Sandbox.Pids)
+	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		key, missing := "tls_cert", "tls_key"
 		if c.TLSCert == "" {

@@ -86,6 +86,8 @@ type node struct {
 
 	// onCreate runs inside Create, with the machine not yet there.
 	onCreate func(ctx context.Context, spec core.NodeSpec) error
+	// onResize runs inside Resize, before the limits are others.
+	onResize func(ctx context.Context, r core.Resources, force bool) error
 	// afterCreate runs when the machine is there and Create has not yet returned.
 	afterCreate func(id core.SandboxID)
 	// deleteErr is returned by the next deletes, one each.
@@ -103,10 +105,27 @@ func newNode() *node {
 func (n *node) Reserve(_ context.Context, id core.SandboxID, r core.Resources) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.reserved) >= n.max {
+	if _, again := n.reserved[id]; !again && len(n.reserved) >= n.max {
 		return &core.Error{Code: core.CodeExhausted, Message: "full", RetryAfter: time.Second}
 	}
 	n.reserved[id] = r
+	return nil
+}
+
+func (n *node) Resize(ctx context.Context, id core.SandboxID, r core.Resources, force bool) error {
+	if n.onResize != nil {
+		if err := n.onResize(ctx, r, force); err != nil {
+			return err
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	spec, ok := n.running[id]
+	if !ok {
+		return core.Errorf(core.CodeUnavailable, "it does not run")
+	}
+	spec.Resources, n.reserved[id] = r, r
+	n.running[id] = spec
 	return nil
 }
 
@@ -510,7 +529,8 @@ func (w *world) start() *world {
 		},
 		Limits: control.Limits{
 			DefaultTTL: time.Hour, MaxTTL: 24 * time.Hour, DefaultTemplate: "minimal",
-			Default: core.Resources{VCPUs: 1, MemoryBytes: 512 << 20}, Max: core.Resources{VCPUs: 4, MemoryBytes: 8 << 30},
+			Default: core.Resources{VCPUs: 1, MemoryBytes: 512 << 20, OpenFiles: 65536, CPUWeight: 100},
+			Max:     core.Resources{VCPUs: 4, MemoryBytes: 8 << 30, Pids: 4096, OpenFiles: 1 << 20, CPUWeight: 100}, CPUWeight: true,
 			DiskQuotaReason: "this is a fake", Quota: w.quota,
 		},
 	})

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,8 @@ type Limits struct {
 	DiskQuotaReason string
 	// Quota is what a tenant may have whose own quota says nothing of it.
 	Quota core.Quota
+	// CPUWeight says that the node can weigh sandboxes against each other.
+	CPUWeight bool
 }
 
 // The bounds of what a caller may attach to a sandbox, so that a record stays small.
@@ -39,6 +42,8 @@ const (
 	minMemoryBytes  = 64 << 20
 	minVCPUs        = 0.1
 	minDiskBytes    = 16 << 20
+	minPids         = 16
+	minOpenFiles    = 1024
 	maxEnvNameBytes = 256
 )
 
@@ -95,10 +100,7 @@ func idleRule(after time.Duration, then core.LifecycleAction, persistent bool) (
 	case then != "" && !known:
 		return 0, "", core.Invalid("on_idle", "%q is not an action: there is delete", clip(string(then)))
 	case then != "" && then != core.ActionDelete:
-		return 0, "", &core.Error{
-			Code: core.CodeUnsupported, Field: "on_idle",
-			Message: "an idle rule can't " + string(then) + " a sandbox yet: the one action that exists is delete",
-		}
+		return 0, "", unsupported("on_idle", "an idle rule can't "+string(then)+" a sandbox yet: the one action that exists is delete")
 	case then != "" && after == 0:
 		return 0, "", core.Invalid("on_idle", "on_idle says what comes after idle_seconds: give that too")
 	case after == 0:
@@ -121,19 +123,50 @@ func (l Limits) resources(r core.Resources) (core.Resources, error) {
 	if r.DiskBytes == 0 && l.DiskQuota {
 		r.DiskBytes = l.Default.DiskBytes
 	}
+	if r.Pids == 0 {
+		r.Pids = cmp.Or(l.Default.Pids, pidsFor(r.MemoryBytes, l.Max.Pids))
+	}
+	r.OpenFiles = cmp.Or(r.OpenFiles, l.Default.OpenFiles)
+	if r.CPUWeight == 0 && l.CPUWeight {
+		r.CPUWeight = l.Default.CPUWeight
+	}
+	return r, l.check(r)
+}
+
+// pidsFor is how many processes a sandbox with so much memory may have, of a caller who named no number: each costs the sandbox's
+// kernel about one MiB beside what it uses itself.
+func pidsFor(memory int64, most int) int {
+	const each, least, usual = 3 << 19, 64, 1024
+	return min(int(min(max(memory/each, least), usual)), most)
+}
+
+// check holds limits to their bounds.
+func (l Limits) check(r core.Resources) error {
 	switch {
 	case !(r.VCPUs >= minVCPUs && r.VCPUs <= l.Max.VCPUs): // also refuses NaN
-		return r, core.Invalid("vcpus", "a sandbox has %g to %g vcpus here", minVCPUs, l.Max.VCPUs)
+		return core.Invalid("vcpus", "a sandbox has %g to %g vcpus here", minVCPUs, l.Max.VCPUs)
 	case r.MemoryBytes < minMemoryBytes || r.MemoryBytes > l.Max.MemoryBytes:
-		return r, core.Invalid("memory_bytes", "a sandbox has %s to %s of memory here", size(minMemoryBytes), size(l.Max.MemoryBytes))
+		return core.Invalid("memory_bytes", "a sandbox has %s to %s of memory here", size(minMemoryBytes), size(l.Max.MemoryBytes))
 	case r.DiskBytes != 0 && !l.DiskQuota:
-		return r, &core.Error{Code: core.CodeUnsupported, Field: "disk_bytes", Message: "disk limits can't be enforced on this node: " + l.DiskQuotaReason}
+		return unsupported("disk_bytes", "disk limits can't be enforced on this node: "+l.DiskQuotaReason)
 	case r.DiskBytes != 0 && r.DiskBytes < minDiskBytes:
-		return r, core.Invalid("disk_bytes", "a disk limit is at least %s", size(minDiskBytes))
+		return core.Invalid("disk_bytes", "a disk limit is at least %s", size(minDiskBytes))
 	case l.Max.DiskBytes != 0 && r.DiskBytes > l.Max.DiskBytes:
-		return r, core.Invalid("disk_bytes", "a sandbox has at most %s of disk here", size(l.Max.DiskBytes))
+		return core.Invalid("disk_bytes", "a sandbox has at most %s of disk here", size(l.Max.DiskBytes))
+	case r.Pids < minPids || r.Pids > l.Max.Pids:
+		return core.Invalid("pids", "a sandbox has %d to %d processes and threads here", minPids, l.Max.Pids)
+	case r.OpenFiles < minOpenFiles || r.OpenFiles > l.Max.OpenFiles:
+		return core.Invalid("open_files", "a process has %d to %d open files here", minOpenFiles, l.Max.OpenFiles)
+	case r.CPUWeight != 0 && !l.CPUWeight:
+		return unsupported("cpu_weight", "this node has no control groups for processor time: it can't weigh sandboxes")
+	case r.CPUWeight < 0 || r.CPUWeight > l.Max.CPUWeight:
+		return core.Invalid("cpu_weight", "a weight is 1 to %d here", l.Max.CPUWeight)
 	}
-	return r, nil
+	return nil
+}
+
+func unsupported(field, message string) error {
+	return &core.Error{Code: core.CodeUnsupported, Field: field, Message: message}
 }
 
 // checkEnv checks an environment: names without = and NUL, values without NUL, bounded in number and size.

@@ -16,6 +16,7 @@ type repair struct {
 	removal  *removal
 	watchers *watchers
 	usage    *usage
+	resizing *resizing
 }
 
 // reconcile brings store and node together after a restart: what the store does not know is set aside, what was half done
@@ -88,6 +89,9 @@ func (r *repair) reconcileOne(ctx context.Context, sb core.Sandbox, running map[
 			Sandbox: sb.ID, Incarnation: sb.Incarnation, Reason: "its machine ended while the server was down",
 		}, r.usage.seen)
 	case sb.State == core.StateRunning:
+		if sb.Operation == core.OpResize {
+			r.resizing.resume(ctx, sb)
+		}
 		return r.watchers.resume(ctx, sb)
 	}
 	return nil

@@ -25,6 +25,8 @@ type SandboxPatch struct {
 	Idle   *time.Duration
 	OnIdle core.LifecycleAction
 	Labels *map[string]string
+	// Resources changes limits while the sandbox runs.
+	Resources ResourcesPatch
 }
 
 // UpdateSandbox changes a sandbox, all that the patch names or nothing, in one moment.
@@ -38,30 +40,13 @@ func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, pa
 	if sb, err = s.used(ctx, p, ref); err != nil {
 		return core.Sandbox{}, err
 	}
-	now := s.clock.Now()
-	err = s.store.Update(ctx, func(tx store.Tx) error {
-		if sb, err = p.findToChange(tx, ref); err != nil {
-			return err
+	if patch.Resources != (ResourcesPatch{}) {
+		if err = p.needKey(); err == nil {
+			sb, err = s.resizing.update(ctx, p, sb.ID, patch)
 		}
-		if patch.Labels != nil {
-			labels, err := p.labeled(*patch.Labels)
-			if err != nil {
-				return err
-			}
-			patch.Labels = &labels
-		}
-		limits, err := s.limitsIn(tx, sb.Tenant)
-		if err != nil {
-			return err
-		}
-		if err := limits.patch(&sb, patch, now); err != nil {
-			return err
-		}
-		if err := tx.PutSandbox(sb); err != nil {
-			return err
-		}
-		return s.usage.relabel(tx, sb, patch, now)
-	})
+	} else {
+		sb, err = s.patchRecord(ctx, p, ref, patch)
+	}
 	if err != nil {
 		return core.Sandbox{}, err
 	}
@@ -71,6 +56,41 @@ func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, pa
 	}
 	s.activity.show(&sb)
 	return sb, nil
+}
+
+// patchRecord makes a change of which no machine has to hear.
+func (s *Service) patchRecord(ctx context.Context, p Principal, ref string, patch SandboxPatch) (sb core.Sandbox, err error) {
+	now := s.clock.Now()
+	err = s.store.Update(ctx, func(tx store.Tx) error {
+		if sb, err = p.findToChange(tx, ref); err != nil {
+			return err
+		}
+		if sb, err = s.patched(tx, p, sb, patch, now); err != nil {
+			return err
+		}
+		if err := tx.PutSandbox(sb); err != nil {
+			return err
+		}
+		return s.usage.relabel(tx, sb, patch, now)
+	})
+	return sb, err
+}
+
+// patched returns a record as a patch makes it, but for limits.
+func (d *deps) patched(r store.Reader, p Principal, sb core.Sandbox, patch SandboxPatch, now time.Time) (core.Sandbox, error) {
+	if patch.Labels != nil {
+		labels, err := p.labeled(*patch.Labels)
+		if err != nil {
+			return sb, err
+		}
+		patch.Labels = &labels
+	}
+	limits, err := d.limitsIn(r, sb.Tenant)
+	if err != nil {
+		return sb, err
+	}
+	err = limits.patch(&sb, patch, now)
+	return sb, err
 }
 
 // check refuses what is wrong whatever the sandbox is.

@@ -69,6 +69,7 @@ type Service struct {
 	records   *execRecords
 	watchers  *watchers
 	starter   *starter
+	resizing  *resizing
 	expiry    *expiry
 	idle      *idle
 	repair    *repair
@@ -120,7 +121,8 @@ func New(cfg Config) *Service {
 	s.tenants = &tenants{deps: d, removal: s.removal}
 	s.expiry = &expiry{deps: d, removal: s.removal, once: s.once, moved: make(chan struct{}, 1)}
 	s.idle = &idle{deps: d, removal: s.removal}
-	s.repair = &repair{deps: d, creation: s.creation, removal: s.removal, watchers: s.watchers, usage: s.usage}
+	s.resizing = &resizing{deps: d, usage: s.usage}
+	s.repair = &repair{deps: d, creation: s.creation, removal: s.removal, watchers: s.watchers, usage: s.usage, resizing: s.resizing}
 	return s
 }
 

@@ -80,6 +80,10 @@ type Node interface {
 	// Create clones the template's tree and starts a sandbox whose guest agent has answered. On any error nothing of
 	// it is left. It needs a reservation. Canceling ctx undoes what was begun.
 	Create(ctx context.Context, spec NodeSpec) error
+	// Resize changes the limits of a sandbox that runs, all of them or none: on an error those of before hold, and so does the
+	// reservation. What it needs more than before has been reserved by then. Memory below what is in use is a conflict, with
+	// the figures, unless the change is forced: then what uses too much is killed.
+	Resize(ctx context.Context, id SandboxID, r Resources, force bool) error
 	// Delete ends and removes a sandbox in any condition. What can't be reclaimed at once is reclaimed later.
 	Delete(ctx context.Context, id SandboxID) error
 	// Guest returns the way to a running sandbox's guest agent, unavailable if it does not run.

@@ -2,7 +2,7 @@ package core
 
 import "time"
 
-// Resources are the limits of one sandbox. They are set from outside and cannot be raised inside.
+// Resources are the limits of one sandbox. All but OpenFiles are set from outside and cannot be raised inside.
 type Resources struct {
 	// VCPUs limits processor time to so many cores.
 	VCPUs float64
@@ -11,6 +11,14 @@ type Resources struct {
 	// DiskBytes limits what the sandbox itself writes to its tree since it was cloned, in bytes.
 	// Zero means no limit of its own.
 	DiskBytes int64
+	// Pids limits processes and threads together. Zero, in records of before there was such a limit, leaves it to the guest agent.
+	Pids int
+	// OpenFiles limits the descriptors of each process, as ulimit -n does: root inside can raise it. Zero, in old records, is no
+	// limit of ours.
+	OpenFiles int
+	// CPUWeight is the sandbox's share of processor time beside others that want it too, 100 for an ordinary one. Zero, in old
+	// records, is that as well.
+	CPUWeight int
 }
 
 // Sandbox is one isolated machine of one tenant, as the store knows it.

@@ -8,6 +8,9 @@ const (
 	ControlDeleteRecorded  = "control.delete.recorded"
 	ControlDeleteNodeDone  = "control.delete.node-done"
 	ControlDeleteCommitted = "control.delete.committed"
+	ControlResizeRecorded  = "control.resize.recorded"
+	ControlResizeNodeDone  = "control.resize.node-done"
+	ControlResizeCommitted = "control.resize.committed"
 	ControlExecRecorded    = "control.exec.recorded"
 	ControlExecStarted     = "control.exec.started"
 	ControlExecEnded       = "control.exec.ended"
@@ -32,6 +35,9 @@ const (
 	NodeDeleteDetached   = "node.delete.detached"
 	NodeDeleteTreeGone   = "node.delete.tree-gone"
 	NodeDeleteRunDirGone = "node.delete.run-dir-gone"
+	NodeResizeJournaled  = "node.resize.journaled"
+	NodeResizeHalf       = "node.resize.half"
+	NodeResizeDone       = "node.resize.done"
 	NodeImportCreated    = "node.import.created"
 	NodeImportFilled     = "node.import.filled"
 	NodeImportFrozen     = "node.import.frozen"
@@ -47,12 +53,14 @@ func Names() []string {
 	return []string{
 		ControlCreateRecorded, ControlCreateNodeDone, ControlCreateCommitted,
 		ControlDeleteRecorded, ControlDeleteNodeDone, ControlDeleteCommitted,
+		ControlResizeRecorded, ControlResizeNodeDone, ControlResizeCommitted,
 		ControlExecRecorded, ControlExecStarted, ControlExecEnded, ControlOnceNoted,
 		ControlTenantDeleted, ControlTenantEmptied,
 		ControlOperationRecorded, ControlOperationWorked, ControlOperationEnded,
 		NodeCreateJournaled, NodeCreateCloned, NodeCreateAttached, NodeCreateRunDir, NodeCreateIsolated,
 		NodeCreateStarted, NodeCreateConfigured, NodeCreateReady,
 		NodeDeleteBegun, NodeDeleteKilled, NodeDeleteDetached, NodeDeleteTreeGone, NodeDeleteRunDirGone,
+		NodeResizeJournaled, NodeResizeHalf, NodeResizeDone,
 		NodeImportCreated, NodeImportFilled, NodeImportFrozen,
 		ImageLayerSent,
 		NodeSilenceClock,

@@ -73,6 +73,19 @@ func (c *cgroups) make(id string) (group, error) {
 	return &cgroup{parent: parent, id: id, fd: fd}, nil
 }
 
+// limit bounds processes and threads. More than that may run already: they go on, and no new one is born.
+func (c *cgroups) limit(pids int) error {
+	fd, err := unix.Openat(int(c.dir.Fd()), "pids.max", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("bound processes: %w", err)
+	}
+	_, err = unix.Write(fd, []byte(strconv.Itoa(pids)))
+	if err := errors.Join(err, unix.Close(fd)); err != nil {
+		return fmt.Errorf("bound processes: %w", err)
+	}
+	return nil
+}
+
 func (c *cgroups) close() { _ = c.dir.Close() }
 
 type cgroup struct {

@@ -9,6 +9,8 @@ import (
 type groupMaker interface {
 	// make returns a new group for the exec.
 	make(id string) (group, error)
+	// limit bounds the processes and threads of all groups together.
+	limit(pids int) error
 	close()
 }
 

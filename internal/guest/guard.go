@@ -5,8 +5,11 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
+
+	"shoal/internal/core"
 )
 
 // memoryGuard keeps what runs in the sandbox below the tenant's limit of memory: at the limit it kills the greediest process
@@ -20,8 +23,13 @@ type memoryGuard struct {
 	// before is what was in use at the last look, quiet since when it hasn't risen and no exec has begun.
 	before int64
 	quiet  time.Time
-	// wake tells that something has begun to run.
+	// wake tells that something has begun to run, or that the limit is another.
 	wake chan struct{}
+
+	// mu guards what follows, and reading memory.
+	mu sync.Mutex
+	// told is the limit that the host has told; zero means that memory's own holds.
+	told int64
 }
 
 const (
@@ -91,7 +99,7 @@ func (g *memoryGuard) soon(next time.Time) time.Time {
 
 // look kills if it must, and returns how long to wait for the next look.
 func (g *memoryGuard) look() time.Duration {
-	used, limit, err := g.memory.Used()
+	used, limit, err := g.used()
 	if err != nil {
 		g.srv.log.Warn("guard memory", slog.Any("err", err))
 		return longestNap
@@ -116,6 +124,31 @@ func (g *memoryGuard) look() time.Duration {
 	g.awaitRelief(victim, used+reliefRise)
 	g.quiet = time.Now()
 	return nap(0, 0)
+}
+
+// used returns what is in use and the limit that holds.
+func (g *memoryGuard) used() (used, limit int64, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if used, limit, err = g.memory.Used(); g.told > 0 {
+		limit = g.told
+	}
+	return used, limit, err
+}
+
+// limit sets the limit. One below what is in use is a conflict, unless it is forced: then the guard kills.
+func (g *memoryGuard) limit(bytes int64, force bool) error {
+	if used, _, err := g.used(); err == nil && used > bytes && !force {
+		return core.Errorf(core.CodeConflict, "the sandbox uses %d MiB of memory now, which is more than %d MiB", used>>20, bytes>>20)
+	}
+	g.mu.Lock()
+	g.told = bytes
+	g.mu.Unlock()
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+	return nil
 }
 
 // nap is how long to leave the sandbox alone: until it could have used up what is left and the slack, longer if there has been
@@ -151,7 +184,7 @@ func (g *memoryGuard) awaitRelief(e *execution, most int64) {
 			return
 		case <-tick.C:
 		}
-		if used, limit, err := g.memory.Used(); err != nil || used < limit || used > most {
+		if used, limit, err := g.used(); err != nil || used < limit || used > most {
 			return
 		}
 	}

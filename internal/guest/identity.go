@@ -55,6 +55,11 @@ func (c *session) configure(id wire.Identity) (wire.Empty, error) {
 			return wire.Empty{}, core.Wrap(core.CodeInternal, err, "the sandbox's name can't be set")
 		}
 	}
+	if id.Limits != nil {
+		if err := s.limit(*id.Limits); err != nil {
+			return wire.Empty{}, err
+		}
+	}
 	s.mu.Lock()
 	s.identity = &id
 	s.mu.Unlock()

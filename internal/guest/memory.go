@@ -27,6 +27,8 @@ const (
 type sandboxMemory struct {
 	info, current, tasks *os.File
 	buf                  [4096]byte
+	// rest is what was in use at the last look that no line tells of.
+	rest int64
 }
 
 // openMemory opens the figures of a sandbox whose execs have their cgroups below root.
@@ -69,7 +71,7 @@ func (m *sandboxMemory) Used() (used, limit int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	used, limit = usedMemory(info)
+	used, limit, m.rest = usedMemory(info, m.rest)
 	if most := tasks * processOverhead; used+most < limit/2 {
 		// They may all be processes: nobody has to count.
 		return used + most, limit, nil
@@ -100,11 +102,16 @@ func countProcesses() (n int64, err error) {
 	return n, nil
 }
 
-// usedMemory reads /proc/meminfo. What is free never goes below zero there, so that beyond the limit only what is in use tells
-// the truth, of which a part has no line of its own.
-func usedMemory(info []byte) (used, limit int64) {
+// usedMemory reads /proc/meminfo. What there is was said when the sandbox was started: its limit may be above that by now, and what is
+// free never goes below zero. Then what is in use tells the truth, but for a part that has no line of its own: before is how
+// much that was when it could be told last, and rest what it is now.
+func usedMemory(info []byte, before int64) (used, limit, rest int64) {
 	limit = kilobytes(info, "MemTotal:")
-	return max(limit-kilobytes(info, "MemFree:")-kilobytes(info, "Mapped:"), kilobytes(info, "AnonPages:")), limit
+	free, anonymous := kilobytes(info, "MemFree:"), kilobytes(info, "AnonPages:")
+	if rest = before; free > 0 {
+		rest = max(0, limit-free-kilobytes(info, "Mapped:")-anonymous)
+	}
+	return anonymous + rest, limit, rest
 }
 
 // read reads a file of the kernel's anew.

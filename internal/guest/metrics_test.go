@@ -21,9 +21,9 @@ func TestUsedMemory(t *testing.T) {
 		used int64
 	}{
 		"some is left": {"MemTotal: 1000 kB\nMemFree: 400 kB\nAnonPages: 450 kB\nMapped: 100 kB\n", 500 << 10},
-		"beyond":       {"MemTotal: 1000 kB\nMemFree: 0 kB\nAnonPages: 3000 kB\nMapped: 100 kB\n", 3000 << 10},
+		"beyond":       {"MemTotal: 1000 kB\nMemFree: 0 kB\nAnonPages: 3000 kB\nMapped: 100 kB\n", 3070 << 10},
 	} {
-		if used, limit := usedMemory([]byte(c.info)); used != c.used || limit != 1000<<10 {
+		if used, limit, _ := usedMemory([]byte(c.info), 70<<10); used != c.used || limit != 1000<<10 {
 			t.Errorf("%s: %d of %d", name, used, limit)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"shoal/internal/core"
 )
 
 // markName is the environment variable by which a group is found where there are no cgroups.
@@ -20,6 +22,10 @@ type scanner struct{ proc string }
 
 func (s scanner) make(id string) (group, error) {
 	return &scanned{proc: s.proc, mark: []byte(markName + "=" + id)}, nil
+}
+
+func (scanner) limit(int) error {
+	return core.Errorf(core.CodeUnsupported, "without control groups inside, processes can't be limited")
 }
 
 func (scanner) close() {}

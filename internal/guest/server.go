@@ -98,6 +98,8 @@ type Server struct {
 	watchers, watched atomic.Int64
 	// guard watches memory; nil if nothing tells how much there is.
 	guard *memoryGuard
+	// limits serialises changes of limits.
+	limits sync.Mutex
 
 	// mu guards what follows. A ring's lock may be taken while it is held, never the other way round.
 	mu       sync.Mutex

@@ -223,6 +223,7 @@ func handlers() map[wire.Op]handler {
 	return map[wire.Op]handler{
 		wire.OpPing:      unary((*session).ping),
 		wire.OpConfigure: unary((*session).configure),
+		wire.OpLimit:     unary((*session).limit),
 		wire.OpMetrics:   unary((*session).metrics),
 		wire.OpExec:      streaming((*session).exec),
 		wire.OpAttach:    streaming((*session).attach),

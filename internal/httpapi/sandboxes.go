@@ -64,29 +64,51 @@ func sandboxSpec(body api.CreateSandboxRequest) (core.SandboxSpec, error) {
 			return spec, err
 		}
 	}
-	if body.VCPUs != nil {
-		if *body.VCPUs <= 0 {
-			return spec, core.Invalid("vcpus", "vcpus is above 0")
+	var err error
+	spec.Resources, err = resources(limitFields{
+		body.VCPUs, body.MemoryBytes, body.DiskBytes, body.Pids, body.OpenFiles, body.CPUWeight,
+	})
+	return spec, err
+}
+
+// limitFields are what requests say of limits; nil is nothing.
+type limitFields struct {
+	vcpus                                    *float64
+	memory, disk, pids, openFiles, cpuWeight *int64
+}
+
+// resources turns limits into what control takes. A zero there means that nothing was asked for, so a zero that was must be
+// refused here.
+func resources(in limitFields) (r core.Resources, err error) {
+	if in.vcpus != nil {
+		if *in.vcpus <= 0 {
+			return r, core.Invalid("vcpus", "vcpus is above 0")
 		}
-		spec.Resources.VCPUs = *body.VCPUs
+		r.VCPUs = *in.vcpus
 	}
+	var pids, openFiles, weight int64
 	for _, f := range []struct {
 		name string
 		in   *int64
 		out  *int64
 	}{
-		{"memory_bytes", body.MemoryBytes, &spec.Resources.MemoryBytes},
-		{"disk_bytes", body.DiskBytes, &spec.Resources.DiskBytes},
+		{"memory_bytes", in.memory, &r.MemoryBytes},
+		{"disk_bytes", in.disk, &r.DiskBytes},
+		{"pids", in.pids, &pids},
+		{"open_files", in.openFiles, &openFiles},
+		{"cpu_weight", in.cpuWeight, &weight},
 	} {
 		if f.in == nil {
 			continue
 		}
 		if *f.in < 1 {
-			return spec, core.Invalid(f.name, "%s is at least 1", f.name)
+			return r, core.Invalid(f.name, "%s is at least 1", f.name)
 		}
 		*f.out = *f.in
 	}
-	return spec, nil
+	// An int has 64 bits wherever sandboxes run.
+	r.Pids, r.OpenFiles, r.CPUWeight = int(pids), int(openFiles), int(weight)
+	return r, nil
 }
 
 // seconds turns a number of seconds into a duration, if it fits.
@@ -192,7 +214,9 @@ func sandboxPatch(body api.UpdateSandboxRequest) (patch control.SandboxPatch, er
 		}
 		*f.out = &d
 	}
-	return patch, nil
+	limits, err := resources(limitFields{body.VCPUs, body.MemoryBytes, nil, body.Pids, body.OpenFiles, body.CPUWeight})
+	patch.Resources = control.ResourcesPatch(limits)
+	return patch, err
 }
 
 func (a sandboxAPI) deleteSandbox(w http.ResponseWriter, r *request) error {
@@ -235,6 +259,7 @@ func encodeSandbox(s core.Sandbox) api.Sandbox {
 		State: api.SandboxState(s.State), Operation: string(s.Operation), OperationSince: s.OperationSince,
 		Incarnation: s.Incarnation, Persistent: s.Persistent,
 		VCPUs: s.Resources.VCPUs, MemoryBytes: s.Resources.MemoryBytes, DiskBytes: s.Resources.DiskBytes,
+		Pids: int64(s.Resources.Pids), OpenFiles: int64(s.Resources.OpenFiles), CPUWeight: int64(s.Resources.CPUWeight),
 		Env: s.Env, Labels: s.Labels,
 		CreatedAt: s.CreatedAt, StartedAt: s.StartedAt, ExpiresAt: s.ExpiresAt, DeletedAt: s.DeletedAt, Failure: s.Failure,
 		IdleSeconds: s.Idle.Seconds(), OnIdle: string(s.OnIdle), ActiveAt: s.ActiveAt,

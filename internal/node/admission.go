@@ -37,6 +37,9 @@ func newAdmission(limits Limits, d disk.Driver) *admission {
 }
 
 func (a *admission) reserve(ctx context.Context, id core.SandboxID, r core.Resources) error {
+	if a.again(id, r) {
+		return nil
+	}
 	space, err := a.disk.Space(ctx)
 	if ctx.Err() != nil {
 		return interrupted(ctx, ctx.Err(), "the reservation")
@@ -58,6 +61,18 @@ func (a *admission) reserve(ctx context.Context, id core.SandboxID, r core.Resou
 	}
 	a.put(id, r)
 	return nil
+}
+
+// again replaces a reservation by one that asks for no more. That is never refused.
+func (a *admission) again(id core.SandboxID, r core.Resources) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old, ok := a.reserved[id]
+	if !ok || r.MemoryBytes > old.MemoryBytes {
+		return false
+	}
+	a.put(id, r)
+	return true
 }
 
 // force reserves for a sandbox that runs already.

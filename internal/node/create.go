@@ -132,5 +132,6 @@ func identityOf(spec core.NodeSpec) wire.Identity {
 	return wire.Identity{
 		Sandbox: string(spec.Sandbox), Incarnation: spec.Incarnation, Hostname: spec.Hostname, Env: spec.Env,
 		User: spec.Config.User, Workdir: spec.Config.Workdir, TemplateEnv: spec.Config.Env,
+		Limits: guestLimits(spec.Resources),
 	}
 }

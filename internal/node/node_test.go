@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,11 +44,23 @@ type host struct {
 	limits node.Limits
 	log    logged
 
+	// memory is what the agents believe to be in use.
+	memory usedMemory
+
 	mu     sync.Mutex
 	agents map[core.SandboxID]*guest.Server
 	// stopped holds back the agents' connections until it is closed; nil while they answer.
 	stopped chan struct{}
 }
+
+// usedMemory tells agents how much memory is in use, of what they were told to be the limit.
+type usedMemory struct{ used atomic.Int64 }
+
+// Used returns what is in use.
+func (m *usedMemory) Used() (used, limit int64, err error) { return m.used.Load(), 1 << 40, nil }
+
+// Close does nothing.
+func (m *usedMemory) Close() error { return nil }
 
 // server is a node with its drivers.
 type server struct {
@@ -104,7 +117,7 @@ func (h *host) agent(ctx context.Context, spec runtime.Spec, conn net.Conn) {
 	a := h.agents[spec.ID]
 	if a == nil {
 		var err error
-		if a, err = guest.New(guest.Config{}); err != nil {
+		if a, err = guest.New(guest.Config{Memory: &h.memory}); err != nil {
 			h.t.Errorf("new agent: %v", err)
 			h.mu.Unlock()
 			return

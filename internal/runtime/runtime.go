@@ -39,6 +39,8 @@ type Capabilities struct {
 	// CPULimit and MemoryLimit say that Spec.Resources are enforced on this host.
 	CPULimit    bool
 	MemoryLimit bool
+	// CPUWeight says that Spec.Resources.CPUWeight is.
+	CPUWeight bool
 	// Survives says that sandboxes go on when the process that started them dies, and can be adopted.
 	Survives bool
 	// OwnerUID is the first host uid (and gid) of the range that the guest's ids 0 to OwnerCount-1 are mapped to. A
@@ -101,6 +103,10 @@ type Driver interface {
 	// Kill ends every process of the sandbox and removes its cgroups, mounts and state, in any condition, also when it
 	// is half made or dead. It is idempotent: killing what is not there succeeds.
 	Kill(ctx context.Context, id core.SandboxID) error
+	// Resize changes the limits of a sandbox that has been started, those of Capabilities; what zero is in Resources stays as
+	// it is. It fails with conflict if more memory is in use than there is to be. On an error any of the limits may have been
+	// changed: the caller sets the old ones again.
+	Resize(ctx context.Context, id core.SandboxID, r core.Resources) error
 	Stats(ctx context.Context, id core.SandboxID) (Stats, error)
 	// Status looks at one sandbox and asks its sentry for a sign of life.
 	Status(ctx context.Context, id core.SandboxID) (Status, error)

@@ -26,7 +26,12 @@ func (s Spec) Check() error {
 	if len(s.Hostname) > maxHostname {
 		return core.Invalid("hostname", "a hostname has at most %d characters", maxHostname)
 	}
-	if s.Resources.MemoryBytes < 0 || s.Resources.VCPUs < 0 {
+	return CheckResources(s.Resources)
+}
+
+// CheckResources refuses limits that make no sense.
+func CheckResources(r core.Resources) error {
+	if r.MemoryBytes < 0 || r.VCPUs < 0 || r.CPUWeight < 0 {
 		return core.Invalid("resources", "limits can't be negative")
 	}
 	return nil

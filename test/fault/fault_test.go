@@ -40,6 +40,8 @@ func TestFaults(t *testing.T) {
 			run = testCreate
 		case strings.Contains(point, ".delete."):
 			run = testDelete
+		case strings.Contains(point, ".resize."):
+			run = testResize
 		case strings.Contains(point, ".exec."):
 			run = testExec
 		default:
@@ -115,6 +117,59 @@ func testDelete(t *testing.T, e env, point, action string) {
 		t.Errorf("get says %v", err)
 	}
 	e.empty(t)
+}
+
+// testResize breaks a change of limits: afterwards they are those of the record, on the host, in the guest agent and for the next change.
+func testResize(t *testing.T, e env, point, action string) {
+	up, down := int64(384<<20), int64(128<<20)
+	directions := []int64{up, down}
+	if os.Getenv("SHOAL_TEST_FULL") == "" {
+		if action == "error" {
+			t.Skip("the same steps back are unit tests: set SHOAL_TEST_FULL=1")
+		}
+		directions = directions[len(point)%2:][:1]
+	}
+	for _, to := range directions {
+		e.arm(point, action)
+		from := int64(256 << 20)
+		sb, err := e.Client.Sandboxes().Create(ctx(t), shoal.CreateSandboxRequest{MemoryBytes: &from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = e.Client.Sandboxes().Update(ctx(t), sb.ID, shoal.UpdateSandboxRequest{MemoryBytes: &to})
+		if action == "error" && err == nil && point != failpoint.ControlResizeCommitted {
+			t.Error("the change succeeded in spite of the fault")
+		}
+		e.settle(action)
+		var got shoal.Sandbox
+		harness.Eventually(t, 30*time.Second, "the change is settled", func() error {
+			if got, err = e.Client.Sandboxes().Get(ctx(t), sb.ID); err == nil && got.Operation != "" {
+				err = fmt.Errorf("a %s is under way", got.Operation)
+			}
+			return err
+		})
+		want := to
+		if action == "error" && point != failpoint.ControlResizeCommitted {
+			want = from // it was taken back before the caller was told
+		}
+		if got.MemoryBytes != want {
+			t.Errorf("from %d to %d: the record has %d, want %d", from, to, got.MemoryBytes, want)
+		}
+		if m, err := e.Client.Sandboxes().Metrics(ctx(t), sb.ID); err != nil || m.MemoryLimitBytes != want {
+			t.Errorf("from %d to %d: the machine has %d, want %d: %v", from, to, m.MemoryLimitBytes, want, err)
+		}
+		for mib, fits := range map[int64]bool{want>>20 - 48: true, want>>20 + 24: false} {
+			script := fmt.Sprintf("python3 -c 'import time; x = b\"x\" * (%d << 20); time.sleep(1)'", mib)
+			res, err := e.Client.Execs(sb.ID).Run(ctx(t), shoal.ExecRequest{Shell: script})
+			if err != nil || res.OutOfMemory == fits {
+				t.Errorf("%d of %d MiB: out of memory %v, %v", mib, want>>20, res.OutOfMemory, err)
+			}
+		}
+		if err := e.Client.Sandboxes().Delete(ctx(t), sb.ID); err != nil {
+			t.Error(err)
+		}
+		e.empty(t)
+	}
 }
 
 func testExec(t *testing.T, e env, point, action string) {

@@ -111,6 +111,11 @@ func (c *Client) Configure(ctx context.Context, id wire.Identity) error {
 	return c.do(ctx, call{op: wire.OpConfigure, args: id, reply: &wire.Empty{}, again: true})
 }
 
+// Limit changes the limits that the agent itself sees to.
+func (c *Client) Limit(ctx context.Context, l wire.Limits) error {
+	return c.do(ctx, call{op: wire.OpLimit, args: l, reply: &wire.Empty{}, again: true})
+}
+
 // Metrics reports what the agent sees from inside; the host's own figures are the ones to bill by.
 func (c *Client) Metrics(ctx context.Context) (wire.Metrics, error) {
 	var m wire.Metrics

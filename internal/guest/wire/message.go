@@ -12,6 +12,7 @@ type Op string
 const (
 	OpPing      Op = "ping"
 	OpConfigure Op = "configure"
+	OpLimit     Op = "limit" // since version 4
 	OpMetrics   Op = "metrics"
 
 	OpExec   Op = "exec"   // stream
@@ -72,6 +73,19 @@ type Identity struct {
 	// User and Workdir are the defaults of an exec; empty means root and /.
 	User    string `json:"user,omitempty"`
 	Workdir string `json:"workdir,omitempty"`
+	// Limits are since version 4.
+	Limits *Limits `json:"limits,omitempty"`
+}
+
+// Limits are those of a sandbox's limits that the agent itself sees to. Zero leaves one as it is.
+type Limits struct {
+	// MemoryBytes is where the agent begins to kill. Less than what is used is a conflict, unless Force is set.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	// Pids bounds the processes and threads of all execs together.
+	Pids int `json:"pids,omitempty"`
+	// OpenFiles bounds the descriptors of each process that is started from now on.
+	OpenFiles int  `json:"open_files,omitempty"`
+	Force     bool `json:"force,omitempty"`
 }
 
 // ExecRequest starts a process and follows it from its first byte.

@@ -326,3 +326,15 @@ func FuzzMessages(f *testing.F) {
 		}
 	})
 }
+
+// TestFourthVersion: the same for what version 4 added.
+func TestFourthVersion(t *testing.T) {
+	var id Identity
+	err := DecodeRequest([]byte(`{"sandbox":"a","incarnation":1,"hostname":"h","limits":{"memory_bytes":5,"pids":6,"open_files":7,"force":true}}`), &id)
+	if err != nil || id.Limits == nil || *id.Limits != (Limits{MemoryBytes: 5, Pids: 6, OpenFiles: 7, Force: true}) {
+		t.Errorf("identity: %+v, %v", id.Limits, err)
+	}
+	if b, err := Encode(Limits{Pids: 3}); err != nil || string(b) != `{"pids":3}` {
+		t.Errorf("limits: %s, %v", b, err)
+	}
+}

@@ -165,6 +165,35 @@ func (d *Driver) Stats(ctx context.Context, id core.SandboxID) (runtime.Stats, e
 	return s, nil
 }
 
+// Resize changes a sandbox's limits in the World.
+func (d *Driver) Resize(ctx context.Context, id core.SandboxID, r core.Resources) error {
+	if err := runtime.CheckResources(r); err != nil {
+		return err
+	}
+	if err := d.begin(ctx, MethodResize, id); err != nil {
+		return err
+	}
+	d.world.mu.Lock()
+	defer d.world.mu.Unlock()
+	b := d.world.boxes[id]
+	if b == nil {
+		return notFound()
+	}
+	if !b.running || !b.started {
+		return core.Errorf(core.CodeUnavailable, "the sandbox does not run")
+	}
+	if r.VCPUs > 0 {
+		b.spec.Resources.VCPUs = r.VCPUs
+	}
+	if r.MemoryBytes > 0 {
+		b.spec.Resources.MemoryBytes = r.MemoryBytes
+	}
+	if r.CPUWeight > 0 {
+		b.spec.Resources.CPUWeight = r.CPUWeight
+	}
+	return nil
+}
+
 // Adopt takes over a running sandbox after a restart.
 func (d *Driver) Adopt(ctx context.Context, id core.SandboxID, incarnation int64) error {
 	if err := d.begin(ctx, MethodAdopt, id); err != nil {

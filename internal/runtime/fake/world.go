@@ -29,6 +29,7 @@ const (
 	MethodStatus Method = "status"
 	MethodList   Method = "list"
 	MethodAdopt  Method = "adopt"
+	MethodResize Method = "resize"
 )
 
 // Fault is called at the begin of a method, with the sandbox it is about (none for list). It may block, until ctx ends if it is

@@ -23,16 +23,11 @@ const DefaultCgroupRoot = "/sys/fs/cgroup"
 // driver shares. Names are sandbox ids. There is no limit of processes on purpose: a sentry that can't make a thread dies, and
 // the whole sandbox with it; processes are limited inside.
 type cgroupTree interface {
-	limitsCPU() bool
-	limitsMemory() bool
+	groupLimits
 	// has reports whether a sandbox has any group.
 	has(name string) bool
 	// create makes a sandbox's groups with a limit of memory, zero for none. On any error nothing is left.
 	create(name string, memoryBytes int64) error
-	// limitCPU limits the groups' processor time, zero for not at all. It comes after create and apart from it: what builds a
-	// sandbox is our own work and should not be slowed down by the tenant's limit. Where the kernel can (Linux 5.14), what was
-	// left of one period may be used in the next: a short command of a sandbox that has been idle is not cut into slices.
-	limitCPU(name string, vcpus float64) error
 	// birthplace returns the group that a child can be born in, which the caller closes; nil where it can only be moved later.
 	birthplace(name string) (*os.File, error)
 	// entries are the files through which a process enters the sandbox's groups by its id being written to them.
@@ -53,6 +48,21 @@ type cgroupTree interface {
 	// watchMemory returns an event descriptor that is readable when the groups, or any above them, have run out of memory; nil
 	// where the kernel then kills all of the groups by itself, or counts no memory.
 	watchMemory(name string) (*os.File, error)
+}
+
+// groupLimits are the limits of a tree's groups, as far as the host has what it takes.
+type groupLimits interface {
+	limitsCPU() bool
+	limitsMemory() bool
+	weighsCPU() bool
+	// limitCPU limits the groups' processor time, zero for not at all. It comes after create and apart from it: what builds a
+	// sandbox is our own work and should not be slowed down by the tenant's limit. Where the kernel can (Linux 5.14), what was
+	// left of one period may be used in the next: a short command of a sandbox that has been idle is not cut into slices.
+	limitCPU(name string, vcpus float64) error
+	// limitMemory changes the limit of memory. It fails with EBUSY if more is in use, as far as the kernel can't take it back.
+	limitMemory(name string, bytes int64) error
+	// weighCPU sets the groups' share of processor time beside others, 100 for an ordinary one; zero changes nothing.
+	weighCPU(name string, weight int) error
 }
 
 // shortage says whose memory was used up when the kernel killed.
@@ -95,6 +105,12 @@ const cpuPeriod = 100_000
 
 // cpuQuota is the processor time per period, at least the kernel's minimum of one millisecond.
 func cpuQuota(vcpus float64) int64 { return max(1000, int64(vcpus*cpuPeriod)) }
+
+// ordinaryWeight is the weight of an ordinary group in version 2 and in core.Resources, ordinaryShares the same in version 1.
+const (
+	ordinaryWeight = 100
+	ordinaryShares = 1024
+)
 
 // treeName names this state directory's group, so that servers beside each other don't see each other's sandboxes.
 func treeName(stateDir string) string {
@@ -170,6 +186,25 @@ func writeControl(dir, file, value string) error {
 	_, err = f.WriteString(value)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("set %s to %s: %w", file, value, err)
+	}
+	return nil
+}
+
+// setting is a control file and what to write to it.
+type setting struct{ file, value string }
+
+// limitSlices writes a limit of processor time, whose last control is the burst, if the kernel has one. That may never be above
+// the quota, which may become less: so it goes first.
+func limitSlices(dir, burst string, controls []setting) error {
+	if hasFile(dir, burst) {
+		controls = append([]setting{{burst, "0"}}, controls...)
+	} else {
+		controls = controls[:len(controls)-1]
+	}
+	for _, c := range controls {
+		if err := writeControl(dir, c.file, c.value); err != nil {
+			return err
+		}
 	}
 	return nil
 }

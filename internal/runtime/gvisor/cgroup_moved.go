@@ -69,6 +69,16 @@ func (m movedCgroups) limitCPU(name string, vcpus float64) error {
 	return m.of(name).limitCPU(name, vcpus)
 }
 
+func (m movedCgroups) limitMemory(name string, bytes int64) error {
+	return m.of(name).limitMemory(name, bytes)
+}
+
+func (m movedCgroups) weighsCPU() bool { return m.trees[0].weighsCPU() }
+
+func (m movedCgroups) weighCPU(name string, weight int) error {
+	return m.of(name).weighCPU(name, weight)
+}
+
 func (m movedCgroups) birthplace(name string) (*os.File, error) { return m.of(name).birthplace(name) }
 
 func (m movedCgroups) entries(name string) []string { return m.of(name).entries(name) }

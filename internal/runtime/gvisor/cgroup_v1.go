@@ -73,31 +73,39 @@ func (c *cgroups1) limitMemory(name string, limit int64) error {
 		return nil
 	}
 	dir, value := c.dir("memory", name), strconv.FormatInt(limit, 10)
-	if err := writeControl(dir, "memory.limit_in_bytes", value); err != nil {
-		return err
+	files := []string{"memory.limit_in_bytes"}
+	// Where the kernel accounts swap, memory and swap together may not exceed the limit either: theirs is never below that of memory.
+	if hasFile(dir, "memory.memsw.limit_in_bytes") {
+		files = append(files, "memory.memsw.limit_in_bytes")
+		if old, err := readNumber(dir, "memory.limit_in_bytes"); err == nil && limit > old {
+			slices.Reverse(files)
+		}
 	}
-	// Where the kernel accounts swap, memory and swap together may not exceed the limit either.
-	if !hasFile(dir, "memory.memsw.limit_in_bytes") {
+	for _, file := range files {
+		if err := writeControl(dir, file, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cgroups1) weighsCPU() bool { return c.uses("cpu") && hasFile(c.dir("cpu", ""), "cpu.shares") }
+
+func (c *cgroups1) weighCPU(name string, weight int) error {
+	if weight <= 0 || !c.weighsCPU() {
 		return nil
 	}
-	return writeControl(dir, "memory.memsw.limit_in_bytes", value)
+	return writeControl(c.dir("cpu", name), "cpu.shares", strconv.Itoa(max(2, weight*ordinaryShares/ordinaryWeight)))
 }
 
 func (c *cgroups1) limitCPU(name string, vcpus float64) error {
 	if vcpus <= 0 || !c.limitsCPU() {
 		return nil
 	}
-	dir := c.dir("cpu", name)
-	if err := writeControl(dir, "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)); err != nil {
-		return err
-	}
-	if err := writeControl(dir, "cpu.cfs_quota_us", strconv.FormatInt(cpuQuota(vcpus), 10)); err != nil {
-		return err
-	}
-	if !hasFile(dir, "cpu.cfs_burst_us") {
-		return nil
-	}
-	return writeControl(dir, "cpu.cfs_burst_us", strconv.FormatInt(cpuQuota(vcpus), 10))
+	quota := strconv.FormatInt(cpuQuota(vcpus), 10)
+	return limitSlices(c.dir("cpu", name), "cpu.cfs_burst_us", []setting{
+		{"cpu.cfs_period_us", strconv.Itoa(cpuPeriod)}, {"cpu.cfs_quota_us", quota}, {"cpu.cfs_burst_us", quota},
+	})
 }
 
 // birthplace has none: there are several groups to be in.

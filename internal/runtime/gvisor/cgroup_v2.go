@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // cgroups2 is a host with the unified hierarchy.
@@ -85,15 +87,20 @@ func (c *cgroups2) create(name string, memoryBytes int64) error {
 	if err := os.MkdirAll(c.dir(name), 0o755); err != nil {
 		return fmt.Errorf("make cgroup: %w", err)
 	}
-	if err := c.limitMemory(c.dir(name), memoryBytes); err != nil {
+	if err := c.limitMemory(name, memoryBytes); err != nil {
 		return errors.Join(err, c.remove(name))
 	}
 	return nil
 }
 
-func (c *cgroups2) limitMemory(dir string, limit int64) error {
+func (c *cgroups2) limitMemory(name string, limit int64) error {
 	if limit <= 0 || !c.limitsMemory() {
 		return nil
+	}
+	dir := c.dir(name)
+	// Set below what is in use, memory.max would not be refused: the kernel would kill.
+	if used, err := readNumber(dir, "memory.current"); err == nil && used-readKeyed(dir, "memory.stat", "file") > limit {
+		return fmt.Errorf("set memory.max to %d, with %d in use: %w", limit, used, unix.EBUSY)
 	}
 	if err := writeControl(dir, "memory.max", strconv.FormatInt(limit, 10)); err != nil {
 		return err
@@ -118,14 +125,19 @@ func (c *cgroups2) limitCPU(name string, vcpus float64) error {
 	if vcpus <= 0 || !c.limitsCPU() {
 		return nil
 	}
-	dir := c.dir(name)
-	if err := writeControl(dir, "cpu.max", fmt.Sprintf("%d %d", cpuQuota(vcpus), cpuPeriod)); err != nil {
-		return err
-	}
-	if !hasFile(dir, "cpu.max.burst") {
+	quota := strconv.FormatInt(cpuQuota(vcpus), 10)
+	return limitSlices(c.dir(name), "cpu.max.burst", []setting{
+		{"cpu.max", fmt.Sprintf("%s %d", quota, cpuPeriod)}, {"cpu.max.burst", quota},
+	})
+}
+
+func (c *cgroups2) weighsCPU() bool { return c.limitsCPU() }
+
+func (c *cgroups2) weighCPU(name string, weight int) error {
+	if weight <= 0 || !c.weighsCPU() {
 		return nil
 	}
-	return writeControl(dir, "cpu.max.burst", strconv.FormatInt(cpuQuota(vcpus), 10))
+	return writeControl(c.dir(name), "cpu.weight", strconv.Itoa(min(weight, 10_000)))
 }
 
 func (c *cgroups2) birthplace(name string) (*os.File, error) {

@@ -36,7 +36,7 @@ func (d *Driver) Create(ctx context.Context, spec runtime.Spec) error {
 	b, err := d.claim(record{
 		ID: spec.ID, Incarnation: spec.Incarnation, Digest: d.digest, Boot: bootID(),
 		Container: string(spec.ID) + "-" + core.NewID()[:8], MemoryBytes: spec.Resources.MemoryBytes,
-		VCPUs: spec.Resources.VCPUs,
+		VCPUs: spec.Resources.VCPUs, CPUWeight: spec.Resources.CPUWeight,
 	})
 	if err != nil {
 		return err
@@ -244,5 +244,7 @@ func (d *Driver) start(ctx context.Context, b *box) error {
 	return errors.Join(d.limitCPU(r), d.update(b, func(r *record) { r.Started = true }), d.watchBox(ctx, b))
 }
 
-// limitCPU sets the tenant's limit of processor time. It comes last: what builds a sandbox is our own work.
-func (d *Driver) limitCPU(r record) error { return d.cgroups.limitCPU(string(r.ID), r.VCPUs) }
+// limitCPU sets the tenant's limit of processor time and weight. It comes last: what builds a sandbox is our own work.
+func (d *Driver) limitCPU(r record) error {
+	return errors.Join(d.cgroups.limitCPU(string(r.ID), r.VCPUs), d.cgroups.weighCPU(string(r.ID), r.CPUWeight))
+}

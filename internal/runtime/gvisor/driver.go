@@ -157,7 +157,7 @@ func (c Config) complete() (Config, error) {
 // Capabilities says what this host lets the driver do.
 func (d *Driver) Capabilities() runtime.Capabilities {
 	return runtime.Capabilities{
-		CPULimit: d.cgroups.limitsCPU(), MemoryLimit: d.cgroups.limitsMemory(), Survives: true,
+		CPULimit: d.cgroups.limitsCPU(), MemoryLimit: d.cgroups.limitsMemory(), CPUWeight: d.cgroups.weighsCPU(), Survives: true,
 		OwnerUID: d.cfg.OwnerUID, OwnerCount: d.cfg.OwnerCount,
 	}
 }

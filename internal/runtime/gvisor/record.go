@@ -27,6 +27,7 @@ type record struct {
 	Gofer       process `json:"gofer"`
 	MemoryBytes int64   `json:"memory_bytes"`
 	VCPUs       float64 `json:"vcpus"`
+	CPUWeight   int     `json:"cpu_weight,omitempty"`
 	Started     bool    `json:"started"`
 }
 

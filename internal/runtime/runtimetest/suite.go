@@ -59,6 +59,11 @@ func Run(t *testing.T, open func(tb testing.TB) runtime.Driver, opts Options) {
 		{"kill while parts are made", s.killDuringParts},
 		{"memory limit", s.memoryLimit},
 		{"cpu limit", s.cpuLimit},
+		{"resize", s.resize},
+		{"resize what does not run", s.resizeDead},
+		{"resize and kill", s.resizeAndKill},
+		{"resized memory", s.resizedMemory},
+		{"resized cpu", s.resizedCPU},
 	} {
 		t.Run(c.name, c.run)
 	}

@@ -17,7 +17,7 @@ const maxFilterLabels = 100
 
 const sandboxColumns = `id, tenant, name, template_id, template_name, state, operation, operation_since, incarnation, node, epoch,
 	persistent, vcpus, memory_bytes, disk_bytes, env, labels, created_at, started_at, expires_at, deleted_at, failure,
-	idle, on_idle, active_at`
+	idle, on_idle, active_at, pids, open_files, cpu_weight`
 
 const selectSandbox = "SELECT " + sandboxColumns + " FROM sandbox "
 
@@ -27,7 +27,8 @@ func scanSandbox(r row) (b core.Sandbox, err error) {
 		&b.Persistent, &b.Resources.VCPUs, &b.Resources.MemoryBytes, &b.Resources.DiskBytes,
 		jsonOf(&b.Env), jsonOf(&b.Labels), (*instant)(&b.CreatedAt), (*instant)(&b.StartedAt),
 		(*instant)(&b.ExpiresAt), (*instant)(&b.DeletedAt), &b.Failure,
-		&b.Idle, &b.OnIdle, (*instant)(&b.ActiveAt))
+		&b.Idle, &b.OnIdle, (*instant)(&b.ActiveAt),
+		&b.Resources.Pids, &b.Resources.OpenFiles, &b.Resources.CPUWeight)
 	return b, err
 }
 
@@ -130,7 +131,7 @@ func (r *reader) Expired(now time.Time) ([]core.Sandbox, error) {
 }
 
 const putSandbox = "INSERT INTO sandbox (" + sandboxColumns + `)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 	ON CONFLICT (id) DO UPDATE SET name = excluded.name, template_id = excluded.template_id,
 	template_name = excluded.template_name, state = excluded.state, operation = excluded.operation,
 	operation_since = excluded.operation_since, incarnation = excluded.incarnation, node = excluded.node,
@@ -138,7 +139,8 @@ const putSandbox = "INSERT INTO sandbox (" + sandboxColumns + `)
 	memory_bytes = excluded.memory_bytes, disk_bytes = excluded.disk_bytes, env = excluded.env,
 	labels = excluded.labels, created_at = excluded.created_at, started_at = excluded.started_at,
 	expires_at = excluded.expires_at, deleted_at = excluded.deleted_at, failure = excluded.failure,
-	idle = excluded.idle, on_idle = excluded.on_idle, active_at = excluded.active_at`
+	idle = excluded.idle, on_idle = excluded.on_idle, active_at = excluded.active_at,
+	pids = excluded.pids, open_files = excluded.open_files, cpu_weight = excluded.cpu_weight`
 
 // PutSandbox inserts or replaces a sandbox.
 func (w *writer) PutSandbox(b core.Sandbox) error {
@@ -157,7 +159,8 @@ func (w *writer) PutSandbox(b core.Sandbox) error {
 		b.Persistent, b.Resources.VCPUs, b.Resources.MemoryBytes, b.Resources.DiskBytes,
 		jsonOf(&b.Env), jsonOf(&b.Labels), instant(b.CreatedAt), instant(b.StartedAt),
 		instant(b.ExpiresAt), instant(b.DeletedAt), b.Failure,
-		int64(b.Idle), b.OnIdle, instant(b.ActiveAt))
+		int64(b.Idle), b.OnIdle, instant(b.ActiveAt),
+		b.Resources.Pids, b.Resources.OpenFiles, b.Resources.CPUWeight)
 	if isUnique(err) {
 		return &core.Error{Code: core.CodeConflict, Field: "name", Message: fmt.Sprintf("another sandbox has the name %q", b.Name), Err: err}
 	}

@@ -1,0 +1,9 @@
+-- +goose Up
+ALTER TABLE sandbox ADD COLUMN pids INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandbox ADD COLUMN open_files INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandbox ADD COLUMN cpu_weight INTEGER NOT NULL DEFAULT 0;
+
+-- +goose Down
+ALTER TABLE sandbox DROP COLUMN cpu_weight;
+ALTER TABLE sandbox DROP COLUMN open_files;
+ALTER TABLE sandbox DROP COLUMN pids;
