@@ -334,6 +334,36 @@ type Actor struct {
 	Kind string `json:"kind"`
 }
 
+// ArchiveNote What of one file could not be kept.
+type ArchiveNote struct {
+	// Path The file's path below the archive's root, if that is UTF-8.
+	Path string `json:"path,omitempty,omitzero"`
+
+	// PathRaw The same as base64, if it is not UTF-8.
+	PathRaw []byte `json:"path_raw,omitempty,omitzero"`
+
+	// Reason Why, in words.
+	Reason string `json:"reason"`
+}
+
+// ArchiveReport What an archive held, or what became of it.
+type ArchiveReport struct {
+	// Bytes How much content they have in bytes, holes included.
+	Bytes int64 `json:"bytes"`
+
+	// Directories How many directories it has.
+	Directories int64 `json:"directories"`
+
+	// Files How many files it has; hard and symbolic links count, directories don't.
+	Files int64 `json:"files"`
+
+	// Notes The first of them, at most 20 and 1 KiB.
+	Notes []ArchiveNote `json:"notes,omitempty,omitzero"`
+
+	// Skipped How many things could not be kept: fifos, sockets, devices, attributes that the place can't hold.
+	Skipped int64 `json:"skipped"`
+}
+
 // CA The installation's own certificate authority.
 type CA struct {
 	// Certificate Its certificate, in PEM.
@@ -1367,6 +1397,9 @@ type CursorParam = string
 // ExecParam defines model for ExecParam.
 type ExecParam = string
 
+// GzipParam defines model for GzipParam.
+type GzipParam = bool
+
 // KeyParam defines model for KeyParam.
 type KeyParam = string
 
@@ -1506,6 +1539,43 @@ type ListSandboxesParamsOrder string
 type CreateSandboxParams struct {
 	// IdempotencyKey Makes repeats of the call take effect once: the caller's own word for it, 1 to 255 printable ASCII characters without spaces.
 	IdempotencyKey KeyParam `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// ReadArchiveParams defines parameters for ReadArchive.
+type ReadArchiveParams struct {
+	// Exclude A pattern of what is left out, a directory with all below it: `*`, `?` and `[]` as in a shell. Without a slash it
+	// is matched with each name, with a slash with the path below the root. May be repeated, at most 64 times.
+	Exclude []string `form:"exclude,omitempty" json:"exclude,omitempty,omitzero"`
+
+	// Gzip The archive is compressed with gzip; the sandbox does the work (default false).
+	Gzip GzipParam `form:"gzip,omitempty" json:"gzip,omitempty,omitzero"`
+
+	// Path The absolute path inside the sandbox. Either this or `path_raw` is required.
+	Path PathParam `form:"path,omitempty" json:"path,omitempty,omitzero"`
+
+	// PathRaw The absolute path as base64 (standard or URL alphabet), for paths that are not UTF-8.
+	PathRaw PathRawParam `form:"path_raw,omitempty" json:"path_raw,omitempty,omitzero"`
+}
+
+// WriteArchiveParams defines parameters for WriteArchive.
+type WriteArchiveParams struct {
+	// User Who owns a new file, a name or a number, optionally `:group` (default the template's user).
+	User UserParam `form:"user,omitempty" json:"user,omitempty,omitzero"`
+
+	// KeepOwners Gives everything the numeric owner and group that the archive names; doesn't go with `user` (default false).
+	KeepOwners bool `form:"keep_owners,omitempty" json:"keep_owners,omitempty,omitzero"`
+
+	// Parents Makes the directory if it is missing, and those above it (default false).
+	Parents bool `form:"parents,omitempty" json:"parents,omitempty,omitzero"`
+
+	// Gzip The archive is compressed with gzip; the sandbox does the work (default false).
+	Gzip GzipParam `form:"gzip,omitempty" json:"gzip,omitempty,omitzero"`
+
+	// Path The absolute path inside the sandbox. Either this or `path_raw` is required.
+	Path PathParam `form:"path,omitempty" json:"path,omitempty,omitzero"`
+
+	// PathRaw The absolute path as base64 (standard or URL alphabet), for paths that are not UTF-8.
+	PathRaw PathRawParam `form:"path_raw,omitempty" json:"path_raw,omitempty,omitzero"`
 }
 
 // ListSandboxEventsParams defines parameters for ListSandboxEvents.

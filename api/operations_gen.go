@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "57cac2410254a9d10ca915b13a7530421d39f7311d1fad6574e8937919422b74"
+const DocumentDigest = "a6626d09c3687846b88483458a879ceaf516a7b5dd598fee803df59315dd182c"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "c3cfb8a04b9ff3814207f9c4a1ee27fbb317bc9c32ac92b1ade78e1f71839ca5"
+const TypesDigest = "28fa70815946ef4e3d86349abf60920584e3058ca040e5c9921c18c7c6dd34e5"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -56,6 +56,20 @@ func Routes() []Route {
 		{ID: "getSandbox", Method: "GET", Path: "/v1/sandboxes/{id}", Open: false, Body: false},
 		{ID: "updateSandbox", Method: "PATCH", Path: "/v1/sandboxes/{id}", Open: false, Body: true},
 		{ID: "deleteSandbox", Method: "DELETE", Path: "/v1/sandboxes/{id}", Open: false, Body: false},
+		{ID: "readArchive", Method: "GET", Path: "/v1/sandboxes/{id}/archive", Open: false, Body: false, Query: []Parameter{
+			{Name: "path", Type: String},
+			{Name: "path_raw", Type: String},
+			{Name: "exclude", Many: true, Type: String},
+			{Name: "gzip", Type: Boolean},
+		}},
+		{ID: "writeArchive", Method: "PUT", Path: "/v1/sandboxes/{id}/archive", Open: false, Body: true, Query: []Parameter{
+			{Name: "path", Type: String},
+			{Name: "path_raw", Type: String},
+			{Name: "user", Type: String, MaxLength: 255},
+			{Name: "keep_owners", Type: Boolean},
+			{Name: "parents", Type: Boolean},
+			{Name: "gzip", Type: Boolean},
+		}},
 		{ID: "listSandboxEvents", Method: "GET", Path: "/v1/sandboxes/{id}/events", Open: false, Body: false, Query: []Parameter{
 			{Name: "after", Type: Integer, Min: 0},
 			{Name: "wait", Type: Integer, Min: 0, Max: 60},

@@ -200,6 +200,42 @@ type RemoveOptions struct {
 	Recursive bool
 }
 
+// PackOptions say what an archive holds.
+type PackOptions struct {
+	// Exclude are patterns of what is left out, a directory with all below it: * ? and [] as in a shell. One without a slash is
+	// matched with each name, one with a slash with the path below the root.
+	Exclude []string
+	// Gzip compresses the archive.
+	Gzip bool
+}
+
+// UnpackOptions say how an archive is unpacked.
+type UnpackOptions struct {
+	// User owns what is made; empty means the template's default user. It does not go with KeepOwners.
+	User string
+	// KeepOwners gives everything the numeric owner and group that the archive names.
+	KeepOwners bool
+	// Parents makes the directory if it is missing, and those above it.
+	Parents bool
+	// Gzip says that the archive is compressed.
+	Gzip bool
+}
+
+// ArchiveReport is what an archive held, or what became of it.
+type ArchiveReport struct {
+	// Files counts files, hard and symbolic links; Bytes is their content, holes included.
+	Files, Directories, Bytes int64
+	// Skipped counts what could not be kept, and Notes tells of the first of it.
+	Skipped int64
+	Notes   []ArchiveNote
+}
+
+// ArchiveNote says what of one file could not be kept.
+type ArchiveNote struct {
+	// Path is relative to the root of the archive. It is bytes.
+	Path, Reason string
+}
+
 // SandboxMetrics is what one sandbox uses now.
 type SandboxMetrics struct {
 	At time.Time

@@ -192,6 +192,11 @@ type FileWriter interface {
 	Change(ctx context.Context, path string, change FileChange) (FileInfo, error)
 	// Link makes a symbolic or a hard link at a path.
 	Link(ctx context.Context, path, target string, opts LinkOptions) (FileInfo, error)
+	// Pack returns a file or a tree as a tar stream. After io.EOF it is whole and Report tells what is in it; any other error means
+	// that it is not.
+	Pack(ctx context.Context, path string, opts PackOptions) (Archive, error)
+	// Unpack makes what a tar stream holds in a directory. What stands when it fails is not undone, but no file is half written.
+	Unpack(ctx context.Context, path string, opts UnpackOptions, r io.Reader) (ArchiveReport, error)
 	Mkdir(ctx context.Context, path string, opts WriteOptions) error
 	Move(ctx context.Context, from, to string) error
 	Remove(ctx context.Context, path string, opts RemoveOptions) error
@@ -203,6 +208,13 @@ type FileWatch interface {
 	Recv() (FileEvent, error)
 	// Close stops watching.
 	Close() error
+}
+
+// Archive is a tar stream from a sandbox. It is for one goroutine, but Close may come from another.
+type Archive interface {
+	io.ReadCloser
+	// Report may be called once Read has returned io.EOF.
+	Report() ArchiveReport
 }
 
 // ExecStream is one caller's view of an exec.

@@ -240,6 +240,8 @@ func handlers() map[wire.Op]handler {
 		wire.OpWalk:      unary((*session).walk),
 		wire.OpRead:      streaming((*session).readFile),
 		wire.OpWrite:     streaming((*session).writeFile),
+		wire.OpPack:      streaming((*session).pack),
+		wire.OpUnpack:    streaming((*session).unpack),
 		wire.OpMkdir:     unary((*session).mkdir),
 		wire.OpMove:      unary((*session).move),
 		wire.OpRemove:    unary((*session).remove),

@@ -158,6 +158,8 @@ func (a *API) operations() map[string]operation {
 		"linkFile":          files.linkFile,
 		"checksumFile":      files.checksumFile,
 		"watchFiles":        files.watchFiles,
+		"readArchive":       files.readArchive,
+		"writeArchive":      files.writeArchive,
 		"listSandboxEvents": sandboxes.listEvents,
 		"listEvents":        sandboxes.listEvents,
 		"listTemplates":     server.listTemplates,

@@ -58,6 +58,8 @@ func TestSandboxes(t *testing.T) {
 		{"files of proc", testProcFiles},
 		{"odd files", testOddFiles},
 		{"big files", testBigFiles},
+		{"20,000 small files by tar", testManySmallFiles},
+		{"archives of everything", testArchiveKinds},
 		{"planted links", testPlantedLinks},
 		{"no egress", testNoEgress},
 		{"limits", testLimits},

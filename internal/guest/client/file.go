@@ -39,7 +39,7 @@ func (c *Client) ListFiles(ctx context.Context, path, after string, limit int) (
 	}
 	list := []core.FileInfo{}
 	for more := true; more && len(list) < limit; {
-		page, cut, err := c.listPage(ctx, path, after, limit-len(list))
+		page, cut, err := filesPage(ctx, c, path, after, limit-len(list))
 		if err != nil {
 			return nil, err
 		}
@@ -51,8 +51,8 @@ func (c *Client) ListFiles(ctx context.Context, path, after string, limit int) (
 	return list, nil
 }
 
-// listPage asks for a page of a directory once. An agent cuts one that is too large for a frame, and says so.
-func (c *Client) listPage(ctx context.Context, path, after string, limit int) (list []core.FileInfo, cut bool, err error) {
+// filesPage asks for a page of a directory once. An agent cuts one that is too large for a frame, and says so.
+func filesPage(ctx context.Context, c *Client, path, after string, limit int) (list []core.FileInfo, cut bool, err error) {
 	var reply wire.ListFilesReply
 	req := wire.ListFilesRequest{Path: wire.Bytes(path), After: wire.Bytes(after), Limit: limit}
 	if err := c.do(ctx, call{op: wire.OpListFiles, args: req, reply: &reply, again: true}); err != nil {
@@ -216,6 +216,8 @@ type download struct {
 	release func()
 	// left is how much the agent may still send; negative means any amount.
 	left int64
+	// open says that more than the data follows: the connection is not free at its end.
+	open bool
 	rest []byte
 	err  error
 	once sync.Once
@@ -248,7 +250,9 @@ func (d *download) more() ([]byte, error) {
 				return f.Payload, nil
 			}
 		case wire.FrameEnd:
-			d.finish(true)
+			if !d.open {
+				d.finish(true)
+			}
 			return nil, io.EOF
 		case wire.FrameError:
 			if fault, e := parseFault(f.Payload); e == nil {

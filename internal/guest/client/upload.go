@@ -13,19 +13,37 @@ import (
 // WriteFile writes a whole file from r; see core.Guest. If r fails, its error comes back and the old content stands. A
 // *core.Error of r's is returned as it is.
 func (c *Client) WriteFile(ctx context.Context, path string, opts core.WriteOptions, r io.Reader) (core.FileInfo, error) {
-	request, err := frames(wire.OpWrite, writeRequest(path, opts))
+	payload, err := upload(ctx, c, wire.OpWrite, writeRequest(path, opts), r)
 	if err != nil {
 		return core.FileInfo{}, err
 	}
+	var info wire.FileInfo
+	if err := wire.DecodeReply(payload, &info); err != nil {
+		return core.FileInfo{}, unreachable(ctx, err)
+	}
+	f, err := fileOf(info)
+	if err != nil {
+		return core.FileInfo{}, unreachable(ctx, err)
+	}
+	return f, nil
+}
+
+// upload sends r as the data of an operation, and returns the reply that comes after it.
+func upload(ctx context.Context, c *Client, op wire.Op, args any, r io.Reader) ([]byte, error) {
+	request, err := frames(op, args)
+	if err != nil {
+		return nil, err
+	}
 	k, _, release, err := c.begin(ctx, request, true)
 	if err != nil {
-		return core.FileInfo{}, err
+		return nil, err
 	}
 	// The answer may come before the end, when the disk is full: so it is read beside the sending.
 	answers := make(chan answer, 1)
 	go func() {
 		payload, fault, err := c.expect(ctx, k, wire.FrameReply)
-		answers <- answer{payload, fault, err}
+		// The connection may serve another operation before the payload is looked at.
+		answers <- answer{append([]byte(nil), payload...), fault, err}
 	}()
 	clean, source, sendErr := send(k, r, answers)
 	if sendErr != nil || source != nil {
@@ -42,23 +60,15 @@ func (c *Client) WriteFile(ctx context.Context, path string, opts core.WriteOpti
 	switch {
 	case source != nil:
 		if e := contextError(ctx); e != nil {
-			return core.FileInfo{}, e
+			return nil, e
 		}
-		return core.FileInfo{}, source
+		return nil, source
 	case a.fault != nil:
-		return core.FileInfo{}, a.fault
+		return nil, a.fault
 	case a.err != nil:
-		return core.FileInfo{}, c.broken(ctx, errors.Join(a.err, sendErr))
+		return nil, c.broken(ctx, errors.Join(a.err, sendErr))
 	}
-	var info wire.FileInfo
-	if err := wire.DecodeReply(a.payload, &info); err != nil {
-		return core.FileInfo{}, unreachable(ctx, err)
-	}
-	f, err := fileOf(info)
-	if err != nil {
-		return core.FileInfo{}, unreachable(ctx, err)
-	}
-	return f, nil
+	return a.payload, nil
 }
 
 type answer struct {

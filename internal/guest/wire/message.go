@@ -31,6 +31,8 @@ const (
 	OpWalk      Op = "walk"    // since version 2
 	OpRead      Op = "read"    // reply, then data from the agent
 	OpWrite     Op = "write"   // reply, then data to the agent, then a second reply
+	OpPack      Op = "pack"    // since version 3: reply, data from the agent, then a second reply
+	OpUnpack    Op = "unpack"  // since version 3: reply, then data to the agent, then a second reply
 	OpMkdir     Op = "mkdir"
 	OpMove      Op = "move"
 	OpRemove    Op = "remove"
@@ -228,6 +230,37 @@ type WalkRequest struct {
 type WalkReply struct {
 	Files []FileInfo `json:"files"`
 	More  bool       `json:"more,omitempty"`
+}
+
+// PackRequest asks for a tree as a tar stream.
+type PackRequest struct {
+	Path    Bytes   `json:"path"`
+	Exclude []Bytes `json:"exclude,omitempty"`
+	Gzip    bool    `json:"gzip,omitempty"`
+}
+
+// UnpackRequest makes a tree of the tar stream that follows.
+type UnpackRequest struct {
+	Path       Bytes  `json:"path"`
+	User       string `json:"user,omitempty"`
+	KeepOwners bool   `json:"keep_owners,omitempty"`
+	Parents    bool   `json:"parents,omitempty"`
+	Gzip       bool   `json:"gzip,omitempty"`
+}
+
+// ArchiveReport is the last reply of pack and unpack.
+type ArchiveReport struct {
+	Files       int64         `json:"files"`
+	Directories int64         `json:"directories"`
+	Bytes       int64         `json:"bytes"`
+	Skipped     int64         `json:"skipped,omitempty"`
+	Notes       []ArchiveNote `json:"notes,omitempty"`
+}
+
+// ArchiveNote says what of a file could not be kept.
+type ArchiveNote struct {
+	Path   Bytes  `json:"path"`
+	Reason string `json:"reason"`
 }
 
 // MoveRequest renames a file.

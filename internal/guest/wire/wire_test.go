@@ -264,6 +264,25 @@ func TestThirdVersion(t *testing.T) {
 	}
 }
 
+// TestThirdVersionArchives: the same for its archives.
+func TestThirdVersionArchives(t *testing.T) {
+	for text, c := range map[string]struct{ got, want any }{
+		`{"path":"/x","exclude":["a",{"raw":"/w=="}],"gzip":true}`: {&PackRequest{}, &PackRequest{Path: "/x", Exclude: []Bytes{"a", "\xff"}, Gzip: true}},
+		`{"path":"/x","user":"u","parents":true,"gzip":true}`:      {&UnpackRequest{}, &UnpackRequest{Path: "/x", User: "u", Parents: true, Gzip: true}},
+		`{"path":"/x","keep_owners":true}`:                         {&UnpackRequest{}, &UnpackRequest{Path: "/x", KeepOwners: true}},
+	} {
+		if err := DecodeRequest([]byte(text), c.got); err != nil || !cmp.Equal(c.want, c.got) {
+			t.Errorf("%s: %v\n%s", text, err, cmp.Diff(c.want, c.got))
+		}
+	}
+	var reply ArchiveReport
+	err := DecodeReply([]byte(`{"files":3,"directories":2,"bytes":1,"skipped":1,"notes":[{"path":"p","reason":"r"}]}`), &reply)
+	want := ArchiveReport{Files: 3, Directories: 2, Bytes: 1, Skipped: 1, Notes: []ArchiveNote{{"p", "r"}}}
+	if err != nil || !cmp.Equal(want, reply) {
+		t.Errorf("report: %+v, %v", reply, err)
+	}
+}
+
 func TestFaults(t *testing.T) {
 	f := FaultOf(core.Wrap(core.CodeDenied, errors.New("secret cause"), "public"))
 	if f.Code != "denied" || f.Message != "public" {
@@ -306,12 +325,12 @@ func FuzzMessages(f *testing.F) {
 	f.Add([]byte(`{"path":"/x","size":5,"xattrs":[{"name":"user.a","value":"eA=="}],"modified_at":"2026-01-02T03:04:05Z"}`))
 	f.Add([]byte(`{"events":[{"kind":"rename","path":"/a","to":{"raw":"/w=="}}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, v := range []any{&Envelope{}, &Identity{}, &ExecRequest{}, &AttachRequest{}, &ListFilesRequest{}, &WriteRequest{}, &ResolveRequest{}, &WalkRequest{}, &ChangeRequest{}, &LinkRequest{}, &ChecksumRequest{}, &WatchRequest{}} {
+		for _, v := range []any{&Envelope{}, &Identity{}, &ExecRequest{}, &AttachRequest{}, &ListFilesRequest{}, &WriteRequest{}, &ResolveRequest{}, &WalkRequest{}, &PackRequest{}, &UnpackRequest{}, &ChangeRequest{}, &LinkRequest{}, &ChecksumRequest{}, &WatchRequest{}} {
 			if err := DecodeRequest(b, v); err != nil && core.CodeOf(err) == core.CodeInternal {
 				t.Errorf("%T: %v", v, err)
 			}
 		}
-		for _, v := range []any{&ExecInfo{}, &ListReply{}, &ListFilesReply{}, &WalkReply{}, &ResolveReply{}, &FileInfo{}, &Metrics{}, &Hello{}, &XattrsReply{}, &ChecksumReply{}, &FileEvents{}} {
+		for _, v := range []any{&ExecInfo{}, &ListReply{}, &ListFilesReply{}, &WalkReply{}, &ResolveReply{}, &ArchiveReport{}, &FileInfo{}, &Metrics{}, &Hello{}, &XattrsReply{}, &ChecksumReply{}, &FileEvents{}} {
 			_ = DecodeReply(b, v)
 		}
 		var fault Fault
