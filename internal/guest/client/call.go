@@ -54,7 +54,7 @@ func (c *Client) do(ctx context.Context, q call) error {
 		defer cancel()
 	} else if q.op != wire.OpStdin { // input waits for as long as the process does not read it
 		var cancel context.CancelFunc
-		ctx, cancel = c.deadline(ctx)
+		ctx, cancel = deadline(ctx, c)
 		defer cancel()
 	}
 	for {
@@ -62,7 +62,7 @@ func (c *Client) do(ctx context.Context, q call) error {
 		if err != nil {
 			return err
 		}
-		payload, fault, err := c.exchange(ctx, k, out)
+		payload, fault, err := exchange(ctx, c, k, out)
 		if err != nil {
 			k.close()
 			if q.again && k.reused && ctx.Err() == nil && c.ctx.Err() == nil {
@@ -85,7 +85,7 @@ func (c *Client) do(ctx context.Context, q call) error {
 }
 
 // exchange sends a request and waits for its reply.
-func (c *Client) exchange(ctx context.Context, k *conn, out []wire.Part) (payload []byte, fault *core.Error, err error) {
+func exchange(ctx context.Context, c *Client, k *conn, out []wire.Part) (payload []byte, fault *core.Error, err error) {
 	defer c.bind(ctx, k)()
 	if err := k.w.WriteAll(out...); err != nil {
 		return nil, nil, err

@@ -95,7 +95,7 @@ func (c *Client) beat(k *conn) (stop func()) {
 }
 
 // deadline bounds a call whose context has no deadline of its own.
-func (c *Client) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+func deadline(ctx context.Context, c *Client) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
 	}

@@ -15,11 +15,11 @@ const maxListFiles = 1000
 
 // Stat describes a file as lstat does: a symbolic link is described itself, with its target.
 func (c *Client) Stat(ctx context.Context, path string) (core.FileInfo, error) {
-	return c.fileCall(ctx, call{op: wire.OpStat, args: wire.PathRequest{Path: wire.Bytes(path)}, again: true})
+	return fileCall(ctx, c, call{op: wire.OpStat, args: wire.PathRequest{Path: wire.Bytes(path)}, again: true})
 }
 
 // fileCall is a call that answers with a file.
-func (c *Client) fileCall(ctx context.Context, q call) (core.FileInfo, error) {
+func fileCall(ctx context.Context, c *Client, q call) (core.FileInfo, error) {
 	var info wire.FileInfo
 	q.reply = &info
 	if err := c.do(ctx, q); err != nil {

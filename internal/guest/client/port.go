@@ -21,7 +21,7 @@ func (c *Client) DialPort(ctx context.Context, port uint16) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, cancel := c.deadline(ctx)
+	first, cancel := deadline(ctx, c)
 	defer cancel()
 	k, _, release, err := c.begin(first, request, true)
 	if err != nil {
