@@ -26,7 +26,7 @@ func (f fileCalls) Change(ctx context.Context, path string, ch core.FileChange) 
 	if total > core.MaxXattrBytes {
 		return core.FileInfo{}, core.Invalid("xattrs", "the attributes come to more than %d KiB: change them in parts", core.MaxXattrBytes>>10)
 	}
-	return f.fileCall(ctx, c, call{op: wire.OpChange, args: req, long: true})
+	return fileCall(ctx, f.c, call{op: wire.OpChange, args: req, long: true})
 }
 
 // Link makes a symbolic or a hard link; see core.FileWriter. An agent of before version 3 answers unsupported.
@@ -34,7 +34,7 @@ func (f fileCalls) Link(ctx context.Context, path, target string, o core.LinkOpt
 	req := wire.LinkRequest{
 		Path: wire.Bytes(path), Target: wire.Bytes(target), Hard: o.Hard, User: o.User, Parents: o.Parents, Replace: o.Replace,
 	}
-	return f.fileCall(ctx, c, call{op: wire.OpLink, args: req})
+	return fileCall(ctx, f.c, call{op: wire.OpLink, args: req})
 }
 
 // Xattrs returns a file's extended attributes; see core.FileReader. An agent of before version 3 answers unsupported.

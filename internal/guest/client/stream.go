@@ -45,7 +45,7 @@ const maxStale = 5
 func (c *Client) open(ctx context.Context, id core.ExecID, op wire.Op, args any) (*stream, error) {
 	s := &stream{c: c, id: id}
 	s.ctx, s.cancel = context.WithCancel(ctx)
-	first, cancel := c.deadline(s.ctx)
+	first, cancel := deadline(s.ctx, c)
 	defer cancel()
 	if err := s.connect(first, op, args, c.take); err != nil { //nolint:contextcheck // The stream outlives its first answer.
 		s.cancel()
