@@ -364,6 +364,45 @@ type ArchiveReport struct {
 	Skipped int64 `json:"skipped"`
 }
 
+// AuditEntry One call that changed something or tried to.
+type AuditEntry struct {
+	// Actor Who caused an event.
+	Actor Actor `json:"actor"`
+
+	// ActorName The name that the key had.
+	ActorName string `json:"actor_name,omitempty,omitzero"`
+
+	// At When the call came.
+	At time.Time `json:"at"`
+
+	// Operation The call: an operationId of this document, or of a dialect's with its name before it, such as `e2b.sandboxes.create`.
+	Operation string `json:"operation"`
+
+	// Outcome `ok`, or the code of the error that was answered.
+	Outcome string `json:"outcome"`
+
+	// Remote The address that the call came from.
+	Remote string `json:"remote,omitempty,omitzero"`
+
+	// RequestID The request's id, as in the reply's `X-Request-Id` and in the server's log.
+	RequestID string `json:"request_id,omitempty,omitzero"`
+
+	// Seq Its number, which rises by one per tenant.
+	Seq int64 `json:"seq"`
+
+	// Target What it was about, as the caller named it or as it was made: an id or a name.
+	Target string `json:"target,omitempty,omitzero"`
+}
+
+// AuditList One page of entries.
+type AuditList struct {
+	// Entries The entries.
+	Entries []AuditEntry `json:"entries"`
+
+	// NextCursor The cursor of the next page; absent on the last, and only there.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
 // CA The installation's own certificate authority.
 type CA struct {
 	// Certificate Its certificate, in PEM.
@@ -456,11 +495,17 @@ type CreateKeyRequest struct {
 	// Dialect The form of the secret: `e2b_…` or `pds_…` for the clients of E2B and PandaStack, which may check it. Left out it is `shoal_…`. It says nothing of where the key works.
 	Dialect string `json:"dialect,omitempty,omitzero"`
 
-	// ExpiresInSeconds Seconds that it is good for, at most ten years; left out, it is good until it is deleted.
+	// ExpiresInSeconds Seconds that it is good for, at most ten years and no longer than the key that makes it; left out, it is good as long as that one, or until it is deleted.
 	ExpiresInSeconds *int64 `json:"expires_in_seconds,omitempty"`
+
+	// Labels Restricts it to the sandboxes that have all these labels, at most 8: it sees no others, and what it creates gets them. Left out, it is for the same sandboxes as the key that makes it.
+	Labels map[string]string `json:"labels,omitempty,omitzero"`
 
 	// Name A name for people: 1 to 63 characters of [a-z0-9-], not of the form of an id. Several keys may have the same. Left out, it has none.
 	Name string `json:"name,omitempty,omitzero"`
+
+	// Scopes What it may do: sandboxes:read, sandboxes:write, execs, files, templates:read, templates:write, events:read, usage:read, keys, audit:read, admin. Left out: all of these but the last three, as far as the key that makes it may. `admin` is the server's operator, with all scopes in all tenants.
+	Scopes []string `json:"scopes,omitempty,omitzero"`
 }
 
 // CreateSandboxRequest What to create. Every field has a default.
@@ -506,6 +551,18 @@ type CreateSandboxRequest struct {
 
 	// VCPUs Limit of processor time in cores, such as 0.5. What an idle tenth of a second left over may be used in the next. Programs inside see whole processors, at least 2 where the machine has them. Default and ceiling by the server's configuration.
 	VCPUs *float64 `json:"vcpus,omitempty"`
+}
+
+// CreateTenantRequest What tenant to make.
+type CreateTenantRequest struct {
+	// Labels Labels of the operator's own, with the bounds of a sandbox's. Default none.
+	Labels map[string]string `json:"labels,omitempty,omitzero"`
+
+	// Name Its name, unique among tenants: 1 to 63 characters of [a-z0-9-], not of the form of an id.
+	Name string `json:"name"`
+
+	// Quota What a tenant may have. 0 is no limit; what is left out is as the server's configuration (`quota.*`) has it for every tenant.
+	Quota TenantQuota `json:"quota,omitempty,omitzero"`
 }
 
 // Dialect Another vendor's protocol.
@@ -892,11 +949,14 @@ type Health struct {
 
 // Key An API key.
 type Key struct {
-	// Admin Whether it is the admin key that came with the server.
+	// Admin Whether it is the server's operator's: the admin key that came with the server, or one with the scope admin.
 	Admin bool `json:"admin"`
 
 	// CreatedAt When it was made.
 	CreatedAt time.Time `json:"created_at"`
+
+	// Dialect The form of its secret; absent if that is our own.
+	Dialect string `json:"dialect,omitempty,omitzero"`
 
 	// ExpiresAt From when on it is no longer good; absent if that is never.
 	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
@@ -904,8 +964,20 @@ type Key struct {
 	// ID Its id. It is no secret.
 	ID string `json:"id"`
 
+	// Labels The labels of the sandboxes that it is for; absent if it is for all.
+	Labels map[string]string `json:"labels,omitempty,omitzero"`
+
+	// LastUsedAt When a call was last made with it, at most a minute late; absent if none was.
+	LastUsedAt time.Time `json:"last_used_at,omitempty,omitzero"`
+
 	// Name Its name for people.
 	Name string `json:"name,omitempty,omitzero"`
+
+	// ParentID The key that made it, with which it is deleted; absent if the operator did.
+	ParentID string `json:"parent_id,omitempty,omitzero"`
+
+	// Scopes What it may do: sandboxes:read, sandboxes:write, execs, files, templates:read, templates:write, events:read, usage:read, keys, audit:read, admin.
+	Scopes []string `json:"scopes"`
 
 	// Secret The secret that calls are made with. It is only in the reply to the call that made the key.
 	Secret string `json:"secret,omitempty,omitzero"`
@@ -1269,6 +1341,114 @@ type TemplateList struct {
 // TemplateState Whether a template version can be used.
 type TemplateState string
 
+// Tenant An owner of sandboxes, templates and keys.
+type Tenant struct {
+	// CreatedAt When it was made.
+	CreatedAt time.Time `json:"created_at"`
+
+	// ID Its id. It is never used again; that of the tenant that the operator's keys belong to is `default`.
+	ID string `json:"id"`
+
+	// Labels Labels of the operator's own.
+	Labels map[string]string `json:"labels,omitempty,omitzero"`
+
+	// Limits What holds for it: its quota, with the server's for the rest.
+	Limits TenantQuota `json:"limits"`
+
+	// Name Its name.
+	Name string `json:"name"`
+
+	// Quota What was set for this tenant.
+	Quota TenantQuota `json:"quota"`
+
+	// Suspended Whether its keys are turned away.
+	Suspended bool `json:"suspended"`
+
+	// SuspendedAt Since when; absent if it is not.
+	SuspendedAt time.Time `json:"suspended_at,omitempty,omitzero"`
+
+	// Use What a tenant has of what its quota bounds.
+	Use TenantUse `json:"use"`
+}
+
+// TenantList One page of tenants.
+type TenantList struct {
+	// NextCursor The cursor of the next page; absent on the last, and only there.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+
+	// Tenants The tenants.
+	Tenants []Tenant `json:"tenants"`
+}
+
+// TenantQuota What a tenant may have. 0 is no limit; what is left out is as the server's configuration (`quota.*`) has it for every tenant.
+type TenantQuota struct {
+	// Calls Calls under way at once, streams and transfers too.
+	Calls *int64 `json:"calls,omitempty"`
+
+	// CreatesPerMinute Sandboxes begun within a minute, those too that failed or are deleted since.
+	CreatesPerMinute *int64 `json:"creates_per_minute,omitempty"`
+
+	// DiskBytes Disk of sandboxes together: the sum of their limits, so each must have one. Refused with `unsupported` where disk limits can't be enforced.
+	DiskBytes *int64 `json:"disk_bytes,omitempty"`
+
+	// Keys API keys, expired ones counted until they are forgotten.
+	Keys *int64 `json:"keys,omitempty"`
+
+	// MaxDiskBytes Most disk of one sandbox.
+	MaxDiskBytes *int64 `json:"max_disk_bytes,omitempty"`
+
+	// MaxMemoryBytes Most memory of one sandbox, below the server's own ceiling.
+	MaxMemoryBytes *int64 `json:"max_memory_bytes,omitempty"`
+
+	// MaxTTLSeconds Greatest ttl of an ephemeral sandbox, in seconds, below the server's own.
+	MaxTTLSeconds *int64 `json:"max_ttl_seconds,omitempty"`
+
+	// MaxVCPUs Most processors of one sandbox, below the server's own ceiling.
+	MaxVCPUs *float64 `json:"max_vcpus,omitempty"`
+
+	// MemoryBytes Memory of running sandboxes together: the sum of their limits.
+	MemoryBytes *int64 `json:"memory_bytes,omitempty"`
+
+	// RequestsPerSecond Calls a second, with bursts of twice as many.
+	RequestsPerSecond *float64 `json:"requests_per_second,omitempty"`
+
+	// Sandboxes Sandboxes that are not deleted.
+	Sandboxes *int64 `json:"sandboxes,omitempty"`
+
+	// TemplateBytes Bytes of its own templates together.
+	TemplateBytes *int64 `json:"template_bytes,omitempty"`
+
+	// Templates Templates of its own, each version counted.
+	Templates *int64 `json:"templates,omitempty"`
+
+	// VCPUs Processors of running sandboxes together.
+	VCPUs *float64 `json:"vcpus,omitempty"`
+}
+
+// TenantUse What a tenant has of what its quota bounds.
+type TenantUse struct {
+	// DiskBytes Disk limits of sandboxes together.
+	DiskBytes int64 `json:"disk_bytes"`
+
+	// Keys API keys.
+	Keys int64 `json:"keys"`
+
+	// MemoryBytes Memory limits of running sandboxes together.
+	MemoryBytes int64 `json:"memory_bytes"`
+
+	// Sandboxes Sandboxes that are not deleted.
+	Sandboxes int64 `json:"sandboxes"`
+
+	// TemplateBytes Bytes of its own templates together.
+	TemplateBytes int64 `json:"template_bytes"`
+
+	// Templates Templates of its own, each version counted.
+	Templates int64 `json:"templates"`
+
+	// VCPUs Processors of running sandboxes together.
+	VCPUs float64 `json:"vcpus"`
+}
+
 // UpdateSandboxRequest The fields to change. A field left out stays as it is.
 type UpdateSandboxRequest struct {
 	// CPUWeight Weight of the sandbox where sandboxes together want more processor time than there is: each gets a share by its weight. Default 100; ceiling by the server's configuration. `unsupported` on a node without control groups for processor time.
@@ -1303,6 +1483,21 @@ type UpdateSandboxRequest struct {
 
 	// VCPUs New limit of processor time in cores; left out, it stays as it is. Programs inside go on to see as many processors as at the start, and one of them alone uses no more.
 	VCPUs *float64 `json:"vcpus,omitempty"`
+}
+
+// UpdateTenantRequest The fields to change. A field left out stays as it is.
+type UpdateTenantRequest struct {
+	// Labels Replaces all labels.
+	Labels *map[string]string `json:"labels,omitempty"`
+
+	// Name Its new name. Left out, it keeps its own.
+	Name *string `json:"name,omitempty"`
+
+	// Quota Replaces the whole quota: what is left out in it is as the server has it again.
+	Quota *TenantQuota `json:"quota,omitempty"`
+
+	// Suspended Whether its keys are turned away. Left out, it stays as it is.
+	Suspended *bool `json:"suspended,omitempty"`
 }
 
 // Version Which server answers.
@@ -1462,6 +1657,21 @@ type Unsupported = ErrorBody
 
 // UnsupportedMediaType The body of every error.
 type UnsupportedMediaType = ErrorBody
+
+// ListAuditParams defines parameters for ListAudit.
+type ListAuditParams struct {
+	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
+	Cursor CursorParam `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
+	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Actor Only what this key did, by its id.
+	Actor string `form:"actor,omitempty" json:"actor,omitempty,omitzero"`
+
+	// Failed Only what was refused or failed.
+	Failed bool `form:"failed,omitempty" json:"failed,omitempty,omitzero"`
+}
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
@@ -1746,6 +1956,21 @@ type ListTemplatesParams struct {
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
+// ListTenantsParams defines parameters for ListTenants.
+type ListTenantsParams struct {
+	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
+	Cursor CursorParam `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
+	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// DeleteTenantParams defines parameters for DeleteTenant.
+type DeleteTenantParams struct {
+	// Force Delete it with all the sandboxes that it has.
+	Force bool `form:"force,omitempty" json:"force,omitempty,omitzero"`
+}
+
 // CreateKeyJSONRequestBody defines body for CreateKey for application/json ContentType.
 type CreateKeyJSONRequestBody = CreateKeyRequest
 
@@ -1778,3 +2003,9 @@ type MakeDirectoryJSONRequestBody = MakeDirectoryRequest
 
 // MoveFileJSONRequestBody defines body for MoveFile for application/json ContentType.
 type MoveFileJSONRequestBody = MoveFileRequest
+
+// CreateTenantJSONRequestBody defines body for CreateTenant for application/json ContentType.
+type CreateTenantJSONRequestBody = CreateTenantRequest
+
+// UpdateTenantJSONRequestBody defines body for UpdateTenant for application/json ContentType.
+type UpdateTenantJSONRequestBody = UpdateTenantRequest

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "a6626d09c3687846b88483458a879ceaf516a7b5dd598fee803df59315dd182c"
+const DocumentDigest = "ceecce2e57774a1783a3ab5fba5649c8055d1438f7666a1336e2c222f380592c"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "28fa70815946ef4e3d86349abf60920584e3058ca040e5c9921c18c7c6dd34e5"
+const TypesDigest = "1a5670e4e978fb19adf5492644cd8e6ab2ce408d51448995e0cb1226a9b774e4"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -19,6 +19,12 @@ func Routes() []Route {
 		{ID: "getServerMetrics", Method: "GET", Path: "/metrics", Open: false, Body: false},
 		{ID: "getOpenAPI", Method: "GET", Path: "/openapi.yaml", Open: true, Body: false},
 		{ID: "getReadiness", Method: "GET", Path: "/readyz", Open: true, Body: false},
+		{ID: "listAudit", Method: "GET", Path: "/v1/audit", Open: false, Body: false, Query: []Parameter{
+			{Name: "cursor", Type: String, MaxLength: 1024},
+			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
+			{Name: "actor", Type: String, MaxLength: 63},
+			{Name: "failed", Type: Boolean},
+		}},
 		{ID: "getCA", Method: "GET", Path: "/v1/ca", Open: true, Body: false},
 		{ID: "listDialects", Method: "GET", Path: "/v1/dialects", Open: false, Body: false},
 		{ID: "listEvents", Method: "GET", Path: "/v1/events", Open: false, Body: false, Query: []Parameter{
@@ -42,6 +48,7 @@ func Routes() []Route {
 			{Name: "wait", Type: Integer, Min: 0, Max: 60},
 		}},
 		{ID: "cancelOperation", Method: "DELETE", Path: "/v1/operations/{id}", Open: false, Body: false},
+		{ID: "getQuota", Method: "GET", Path: "/v1/quota", Open: false, Body: false},
 		{ID: "createSandbox", Method: "POST", Path: "/v1/sandboxes", Open: false, Body: true, Keyed: true},
 		{ID: "listSandboxes", Method: "GET", Path: "/v1/sandboxes", Open: false, Body: false, Query: []Parameter{
 			{Name: "state", Many: true, Type: String, Enum: []string{"creating", "running", "frozen", "standby", "hibernated", "stopped", "failed", "deleted"}},
@@ -145,6 +152,16 @@ func Routes() []Route {
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
 		{ID: "getTemplate", Method: "GET", Path: "/v1/templates/{id}", Open: false, Body: false},
+		{ID: "createTenant", Method: "POST", Path: "/v1/tenants", Open: false, Body: true},
+		{ID: "listTenants", Method: "GET", Path: "/v1/tenants", Open: false, Body: false, Query: []Parameter{
+			{Name: "cursor", Type: String, MaxLength: 1024},
+			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
+		}},
+		{ID: "getTenant", Method: "GET", Path: "/v1/tenants/{id}", Open: false, Body: false},
+		{ID: "updateTenant", Method: "PATCH", Path: "/v1/tenants/{id}", Open: false, Body: true},
+		{ID: "deleteTenant", Method: "DELETE", Path: "/v1/tenants/{id}", Open: false, Body: false, Query: []Parameter{
+			{Name: "force", Type: Boolean},
+		}},
 		{ID: "getVersion", Method: "GET", Path: "/v1/version", Open: false, Body: false},
 	}
 }

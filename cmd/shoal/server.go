@@ -246,7 +246,7 @@ func quota(c config.Quota) core.Quota {
 	return core.Quota{
 		Sandboxes: count(c.Sandboxes), CreatesPerMinute: count(c.CreatesPerMinute), VCPUs: &c.VCPUs, MemoryBytes: bytes(c.Memory),
 		DiskBytes: bytes(c.Disk), Templates: count(c.Templates), TemplateBytes: bytes(c.TemplateSize), Keys: count(c.Keys),
-		RequestsPerSecond: &c.RequestsPerSecond,
+		RequestsPerSecond: &c.RequestsPerSecond, Calls: count(c.Calls),
 	}
 }
 

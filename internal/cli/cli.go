@@ -44,6 +44,7 @@ type app struct {
 	url     string
 	dataDir string
 	caFile  string
+	tenant  string
 }
 
 // New returns the command shoal with all its commands. Errors come back from Execute as they are: Main prints them and
@@ -109,15 +110,7 @@ So on the server's own machine call them as root (sudo), or set SHOAL_API_KEY.`,
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(printUsage)
 	root.SetHelpCommand(helpCommand())
-	p := root.PersistentFlags()
-	p.StringVarP(&a.output, "output", "o", outputTable, "`format` of results: table or json")
-	p.StringVar(&a.url, "url", "", "the server's `address`, such as http://127.0.0.1:8700 (default: SHOAL_URL, cli.json, then the data directory's)")
-	p.StringVar(&a.dataDir, "data-dir", "", "the data `directory` of a server on this machine, for its address and admin key (default: SHOAL_DATA_DIR, else "+defaultDataDir+")")
-	p.StringVar(&a.caFile, "ca-file", "", "trust the certificates in this `file` too, such as that of 'shoal ca' (default: SHOAL_CA_FILE, cli.json, then the data directory's)")
-	_ = root.MarkPersistentFlagFilename("ca-file")
-	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON}, cobra.ShellCompDirectiveNoFileComp))
-	_ = root.MarkPersistentFlagDirname("data-dir")
-
+	addFlags(a, root)
 	root.Flags().BoolP("version", "v", false, "show this program's version; 'shoal version' shows the server's too")
 
 	for _, g := range []cobra.Group{
@@ -141,6 +134,9 @@ So on the server's own machine call them as root (sudo), or set SHOAL_API_KEY.`,
 		a.templateCommand(),
 		operationCommand(a),
 		keyCommand(a),
+		tenantCommand(a),
+		quotaCommand(a),
+		auditCommand(a),
 		dialectCommand(a),
 		caCommand(a),
 		a.eventsCommand(),
@@ -157,6 +153,20 @@ So on the server's own machine call them as root (sudo), or set SHOAL_API_KEY.`,
 	}
 	checkArguments(root)
 	return root
+}
+
+// addFlags adds the flags that every command has.
+func addFlags(a *app, root *cobra.Command) {
+	p := root.PersistentFlags()
+	p.StringVarP(&a.output, "output", "o", outputTable, "`format` of results: table or json")
+	p.StringVar(&a.url, "url", "", "the server's `address`, such as http://127.0.0.1:8700 (default: SHOAL_URL, cli.json, then the data directory's)")
+	p.StringVar(&a.dataDir, "data-dir", "", "the data `directory` of a server on this machine, for its address and admin key (default: SHOAL_DATA_DIR, else "+defaultDataDir+")")
+	p.StringVar(&a.caFile, "ca-file", "", "trust the certificates in this `file` too, such as that of 'shoal ca' (default: SHOAL_CA_FILE, cli.json, then the data directory's)")
+	p.StringVar(&a.tenant, "tenant", "", "the `tenant` that the command is for, by id or name; only the operator's key may name another than its own (default: SHOAL_TENANT)")
+	_ = root.MarkPersistentFlagFilename("ca-file")
+	_ = root.RegisterFlagCompletionFunc("tenant", a.complete().tenants(1))
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON}, cobra.ShellCompDirectiveNoFileComp))
+	_ = root.MarkPersistentFlagDirname("data-dir")
 }
 
 // The groups of commands in the help.

@@ -14,6 +14,7 @@ type result struct {
 	Sandbox   string `json:"sandbox,omitempty"`
 	Exec      string `json:"exec,omitempty"`
 	Key       string `json:"key,omitempty"`
+	Tenant    string `json:"tenant,omitempty"`
 	Operation string `json:"operation,omitempty"`
 	Done      bool   `json:"done"`
 	// Code and Message say why it was not done.
@@ -28,6 +29,8 @@ func resultOf(what, item string, err error) result {
 		r.Exec = item
 	case "key":
 		r.Key = item
+	case "tenant":
+		r.Tenant = item
 	case "operation":
 		r.Operation = item
 	default:

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,9 +28,11 @@ func keyCommand(a *app) *cobra.Command {
 		Short:      "Make and delete API keys",
 		GroupID:    groupServer,
 		SuggestFor: []string{"keys", "apikey", "token", "tokens"},
-		Long: `Make, list and delete API keys. It takes the admin key, which the server has made at its first start and keeps in
-admin.key below its data directory. The keys made here may do all that it may, on the same sandboxes, but for this.`,
+		Long: `Make, list and delete API keys. It takes the operator's key, which the server has made at its first start and keeps in
+admin.key below its data directory, or one with the scope keys. A key belongs to one tenant, and may do what its scopes say: an
+ordinary one all of a tenant's work, but neither make keys nor see the audit. --tenant makes one for another tenant.`,
 		Example: `  shoal key create --name ci --expires 90d
+  shoal key create --tenant acme --name acme-admin --scope all
   shoal key ls
   shoal key rm a8s7d6f5g4h3j2k1l0q9we`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -42,6 +46,8 @@ func keyCreateCommand(a *app) *cobra.Command {
 		req     shoal.CreateKeyRequest
 		expires lifetime
 		quiet   bool
+		scopes  []string
+		labels  []string
 	)
 	c := &cobra.Command{
 		Use:        "create",
@@ -49,12 +55,26 @@ func keyCreateCommand(a *app) *cobra.Command {
 		SuggestFor: []string{"new", "add", "make"},
 		Long: `Make an API key and print its secret. It is shown this once: the server keeps only a hash of it.
 
+--scope says what it may do, and may be repeated:
+` + scopeHelp() + `Without it the key is an ordinary one: all but the last three. --scope all stands for all but admin: who holds it runs the tenant.
+A key makes keys that may do no more than it may itself, are for the same sandboxes or fewer, don't outlive it and are deleted with it.
+--label restricts the key to the sandboxes that have these labels: it sees no others, and what it creates gets them.
+
 --dialect gives the secret the form of another vendor's keys, since some clients refuse any other: e2b_… or pds_…. It
 changes nothing else: every key works with every client and at every address.`,
 		Example: `  shoal key create --name ci --expires 90d
   export SHOAL_API_KEY=$(shoal key create -q --name laptop)
+  shoal key create --scope sandboxes:read --scope execs --label team=data --expires 12h
   export E2B_API_KEY=$(shoal key create -q --dialect e2b)`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			var err error
+			if req.Labels, err = pairs(labels, "--label", nil); err != nil {
+				return usage(c, "%v", err)
+			}
+			req.Scopes = scopes
+			if i := slices.Index(scopes, allScopes); i >= 0 {
+				req.Scopes = append(slices.Delete(slices.Clone(scopes), i, i+1), tenantScopes()...)
+			}
 			client, err := a.client()
 			if err != nil {
 				return err
@@ -79,6 +99,9 @@ changes nothing else: every key works with every client and at every address.`,
 	f.StringVar(&req.Dialect, "dialect", "", "the `VENDOR` whose keys it is to look like: e2b or panda (default: shoal_…)")
 	f.Var(&expires, "expires", "how long it is good for, such as 12h or 90d (default: until it is deleted)")
 	f.BoolVarP(&quiet, "quiet", "q", false, "print nothing but the secret")
+	f.StringArrayVar(&scopes, "scope", nil, "a `SCOPE`, such as sandboxes:read or execs; may be repeated (default: an ordinary key's)")
+	f.StringArrayVar(&labels, "label", nil, "only for sandboxes with the label `KEY=VALUE`; may be repeated")
+	_ = c.RegisterFlagCompletionFunc("scope", cobra.FixedCompletions(append(tenantScopes(), "admin", allScopes), cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("dialect", cobra.FixedCompletions(keyDialects(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -109,12 +132,61 @@ func keyLsCommand(a *app) *cobra.Command {
 	}
 }
 
+// allScopes stands for all scopes of a tenant.
+const allScopes = "all"
+
+// scopeTexts says of each scope what it lets its holder do; those of an ordinary key first.
+func scopeTexts() [][2]string {
+	return [][2]string{
+		{"sandboxes:read", "find sandboxes and see what they use"},
+		{"sandboxes:write", "create, change and delete sandboxes"},
+		{"execs", "start, follow and end processes"},
+		{"files", "read and write files (whoever has execs can do that, too)"},
+		{"templates:read", "find templates"},
+		{"templates:write", "make and delete the tenant's own templates"},
+		{"events:read", "read events"},
+		{"usage:read", "see quota and usage"},
+		{"keys", "make narrower keys, list and delete them"},
+		{"audit:read", "see who did what"},
+	}
+}
+
+// tenantScopes are all scopes of a tenant.
+func tenantScopes() (list []string) {
+	for _, s := range scopeTexts() {
+		list = append(list, s[0])
+	}
+	return list
+}
+
+func scopeHelp() string {
+	var b strings.Builder
+	for _, s := range append(scopeTexts(), [2]string{"admin", "the server's operator: all tenants, and all scopes in each"}) {
+		fmt.Fprintf(&b, "  %-16s %s\n", s[0], s[1])
+	}
+	return b.String()
+}
+
+// scopesText says in a word or a few what a key may do.
+func scopesText(k shoal.Key) string {
+	ordinary := tenantScopes()[:len(tenantScopes())-2]
+	switch {
+	case k.Admin:
+		return "admin"
+	case slices.Equal(k.Scopes, tenantScopes()):
+		return allScopes
+	case slices.Equal(k.Scopes, ordinary):
+		return "ordinary"
+	}
+	return strings.Join(k.Scopes, " ")
+}
+
 func printKeys(out io.Writer, now time.Time, list []shoal.Key) error {
-	t := newTable(out, "ID", "NAME", "KIND", "AGE", "EXPIRES")
+	t := newTable(out, "ID", "NAME", "SCOPES", "FORM", "AGE", "EXPIRES", "USED", "PARENT", "ONLY FOR")
 	for _, k := range list {
-		kind, expires := "", "never"
-		if k.Admin {
-			kind = "admin"
+		expires, used := "never", "never"
+		if !k.LastUsedAt.IsZero() {
+			used = age(now, k.LastUsedAt) + " ago"
 		}
 		switch {
 		case k.ExpiresAt.IsZero():
@@ -123,7 +195,7 @@ func printKeys(out io.Writer, now time.Time, list []shoal.Key) error {
 		default:
 			expires = "expired"
 		}
-		t.row(k.ID, k.Name, kind, age(now, k.CreatedAt), expires)
+		t.row(k.ID, k.Name, scopesText(k), k.Dialect, age(now, k.CreatedAt), expires, used, k.ParentID, joinPairs(k.Labels))
 	}
 	return t.flush()
 }
@@ -133,8 +205,8 @@ func keyRmCommand(a *app) *cobra.Command {
 		Use: "rm KEY…", Aliases: []string{"delete"},
 		Short:      "Delete API keys",
 		SuggestFor: []string{"remove", "revoke"},
-		Long: `Delete API keys by their ids. No call is made with them from then on; an open stream goes on to its end. If one of several
-isn't there, the others are deleted all the same and the exit code is 125.
+		Long: `Delete API keys by their ids, with the keys that were made with them. No call is made with them from then on, and those under way
+end: streams with an error, transfers cut off. Processes and sandboxes go on. If one of several isn't there, the others are deleted all the same and the exit code is 125.
 
 The admin key can't be deleted. To have another in its place, delete the file admin.key and restart the server.`,
 		Example: `  shoal key rm a8s7d6f5g4h3j2k1l0q9we

@@ -77,7 +77,7 @@ func clientOf(a *app, s server) (*shoal.Client, error) {
 	transport.TLSClientConfig = trusted
 	transport.MaxIdleConnsPerHost = 2 * maxTransfers // Else transfers open a connection for most files.
 	return &shoal.Client{
-		BaseURL: s.url, APIKey: s.key, UserAgent: "shoal-cli/" + a.version,
+		BaseURL: s.url, APIKey: s.key, Tenant: cmp.Or(a.tenant, a.getenv("SHOAL_TENANT")), UserAgent: "shoal-cli/" + a.version,
 		HTTPClient: &http.Client{Transport: named{transport, absolute(a.dataDir)}},
 	}, nil
 }

@@ -80,8 +80,9 @@ type Quota struct {
 	Templates        int
 	TemplateSize     Size
 	Keys             int
-	// RequestsPerSecond bounds calls.
+	// RequestsPerSecond bounds calls, Calls those under way at once.
 	RequestsPerSecond float64
+	Calls             int
 }
 
 // Node is how much this machine takes on.

@@ -11,7 +11,7 @@ import (
 // notSettings are the SHOAL_* variables that mean something else than a setting of the server: where the command line
 // finds it, which file this is, and what tests use.
 func notSettings() []string {
-	return []string{"SHOAL_URL", "SHOAL_API_KEY", "SHOAL_CA_FILE", "SHOAL_CONFIG", "SHOAL_FAILPOINTS", "SHOAL_REQUIRE_ROOT"}
+	return []string{"SHOAL_URL", "SHOAL_API_KEY", "SHOAL_CA_FILE", "SHOAL_TENANT", "SHOAL_CONFIG", "SHOAL_FAILPOINTS", "SHOAL_REQUIRE_ROOT"}
 }
 
 func (l *loader) readEnvironment(environ []string) {

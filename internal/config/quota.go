@@ -45,6 +45,10 @@ func quotaSettings() []setting {
 			doc: "Most calls a second that a tenant may make, at all addresses together; bursts of twice as many are let through." +
 				overridden,
 			binding: fraction(func(c *Config) *float64 { return &c.Quota.RequestsPerSecond }, func(v float64) bool { return v >= 0.1 && v <= 1_000_000 }),
+		}, {
+			key: "quota.calls", def: "2000", allowed: "a whole number from 1 to 1000000",
+			doc:     "Most calls of a tenant that may be under way at once, streams and transfers too." + overridden,
+			binding: whole(func(c *Config) *int { return &c.Quota.Calls }, 1, 1_000_000),
 		},
 	}
 }

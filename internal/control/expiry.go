@@ -97,10 +97,14 @@ const (
 	forgetEvery = time.Hour
 )
 
-// forgetLoop drops the records of sandboxes that were deleted, of keys that expired, and of calls with a key, long ago.
+// forgetLoop drops the records of sandboxes that were deleted, of keys that expired, of calls with an idempotency key, and the audit, of
+// long ago.
 func (x *expiry) forgetLoop(ctx context.Context) {
 	for {
 		err := x.store.Update(ctx, func(tx store.Tx) error {
+			if err := tx.ForgetAudit(x.clock.Now().Add(-keepAudit)); err != nil {
+				return err
+			}
 			if err := tx.ForgetKeys(x.clock.Now().Add(-keepExpired)); err != nil {
 				return err
 			}

@@ -84,6 +84,7 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"UpdateTenant": core.ScopeAdmin,
 		"DeleteTenant": core.ScopeAdmin,
 		"Quota":        core.ScopeUsageRead,
+		"ListAudit":    core.ScopeAuditRead,
 
 		"ActFor":   "",
 		"Capacity": core.ScopeAdmin,

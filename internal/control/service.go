@@ -60,7 +60,8 @@ type Service struct {
 	*usage
 	*tenants
 	*operations
-	once      *once
+	once *once
+	*audit
 	access    *access
 	nodeID    core.NodeID
 	templates *templates
@@ -120,6 +121,7 @@ func New(cfg Config) *Service {
 	s.creation = &creation{deps: d, removal: s.removal, usage: s.usage}
 	s.tenants = &tenants{deps: d, removal: s.removal}
 	s.expiry = &expiry{deps: d, removal: s.removal, once: s.once, moved: make(chan struct{}, 1)}
+	s.audit = newAudit(d)
 	s.idle = &idle{deps: d, removal: s.removal}
 	s.resizing = &resizing{deps: d, usage: s.usage}
 	s.repair = &repair{deps: d, creation: s.creation, removal: s.removal, watchers: s.watchers, usage: s.usage, resizing: s.resizing}
@@ -152,6 +154,7 @@ func (s *Service) Start(ctx context.Context) error {
 	s.tasks.run(s.expiry.forgetLoop)
 	s.tasks.run(s.repair.exitLoop)
 	s.tasks.run(s.live.loop)
+	s.tasks.run(s.audit.loop)
 	s.tasks.run(s.templates.loop)
 	s.tasks.run(s.usage.loop)
 	s.tasks.run(s.usage.forgetLoop)
@@ -163,6 +166,7 @@ func (s *Service) Start(ctx context.Context) error {
 func (s *Service) Close() error {
 	s.tasks.close()
 	s.activity.close(context.Background())
+	s.audit.close(context.Background())
 	s.usage.close(context.Background())
 	return nil
 }

@@ -21,9 +21,15 @@ type Call struct {
 	Sandbox string
 	// Quiet says that the call is one of many that move data or look: it is a line of the log only if it fails.
 	Quiet bool
+	// Looks says that the call changes nothing, whatever its method: it is not in the audit.
+	Looks bool
 	began time.Time
-	err   error
-	code  core.Code
+	// tether ends it from outside; nil if nothing can. after gives back what it took, let says that its caller was let in.
+	tether *httpserve.Tether
+	after  []func()
+	let    bool
+	err    error
+	code   core.Code
 }
 
 type callKey struct{}
@@ -44,6 +50,17 @@ func (c *Call) Failed(err error) *core.Error {
 	return shown
 }
 
+// Ended reports whether the call was ended from outside, such as by the deletion of its key: its client is still to be told so.
+func (c *Call) Ended() bool { return c.tether.Cause() != nil }
+
+// finish gives back what the call took.
+func (c *Call) finish() {
+	for i := len(c.after) - 1; i >= 0; i-- {
+		c.after[i]()
+	}
+	c.tether.Release()
+}
+
 // AtTheEnd says of a call that was cut short why, if it was the server's own end that did it: closing says that Config.Closing has ended. Any
 // other error it returns as it is.
 func AtTheEnd(closing bool, err error) error {
@@ -54,6 +71,9 @@ func AtTheEnd(closing bool, err error) error {
 }
 
 func (c *Call) public(err error) *core.Error {
+	if cause := c.tether.Cause(); cause != nil {
+		return cause // whatever it was busy with when it was ended
+	}
 	var e *core.Error
 	switch {
 	case errors.As(err, &e):

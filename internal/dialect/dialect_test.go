@@ -19,6 +19,10 @@ import (
 // oneKey knows one key.
 type oneKey struct{ lookups int }
 
+func (*oneKey) Tie(control.Principal, func(error)) (func(), error) { return func() {}, nil }
+
+func (*oneKey) Note(control.Principal, core.AuditEntry) {}
+
 func (k *oneKey) Authenticate(_ context.Context, secret string) (control.Principal, error) {
 	k.lookups++
 	if secret != "good" {

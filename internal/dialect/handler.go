@@ -17,9 +17,10 @@ import (
 // about the request. name is the dialect's name. fail answers with an error in the vendor's form; it is called with nothing sent.
 func Handler(name string, cfg Config, adapter http.Handler, fail func(w http.ResponseWriter, r *http.Request, e *core.Error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &Call{ID: core.NewID(), began: time.Now()}
-		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 		reply := httpserve.NewReply(w)
+		r, tether := httpserve.NewTether(r, reply)
+		c := &Call{ID: core.NewID(), began: time.Now(), tether: tether}
+		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 		httpserve.Secure(reply.Header(), c.ID)
 		defer func() {
 			p := recover()
@@ -31,6 +32,8 @@ func Handler(name string, cfg Config, adapter http.Handler, fail func(w http.Res
 					p = nil
 				}
 			}
+			c.finish()
+			cfg.Gate.note(name, c, r)
 			c.report(r, name, cfg, reply)
 			if p != nil {
 				panic(p)

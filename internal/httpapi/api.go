@@ -125,11 +125,13 @@ type (
 	fileAPI      struct{ *API }
 	operationAPI struct{ *API }
 	keyAPI       struct{ *API }
+	tenantAPI    struct{ *API }
 	serverAPI    struct{ *API }
 )
 
 // operations joins the document's operations to their code.
 func (a *API) operations() map[string]operation {
+	tenants := tenantAPI{a}
 	sandboxes, execs, files, keys, server := sandboxAPI{a}, execAPI{a}, fileAPI{a}, keyAPI{a}, serverAPI{a}
 	long := operationAPI{a}
 	return map[string]operation{
@@ -170,6 +172,13 @@ func (a *API) operations() map[string]operation {
 		"createKey":         keys.createKey,
 		"listKeys":          keys.listKeys,
 		"deleteKey":         keys.deleteKey,
+		"createTenant":      tenants.createTenant,
+		"listTenants":       tenants.listTenants,
+		"getTenant":         tenants.getTenant,
+		"updateTenant":      tenants.updateTenant,
+		"deleteTenant":      tenants.deleteTenant,
+		"getQuota":          tenants.getQuota,
+		"listAudit":         tenants.listAudit,
 		"getCA":             server.getCA,
 		"listDialects":      server.listDialects,
 		"getVersion":        server.getVersion,
@@ -232,7 +241,10 @@ func (a *API) admit(r *request) error {
 		if err := a.authenticate(r); err != nil {
 			return err
 		}
-		if err := a.limits.Allow(r.principal.Tenant); err != nil {
+		if err := a.actFor(r); err != nil {
+			return err
+		}
+		if err := a.let(r); err != nil {
 			return err
 		}
 	}

@@ -50,9 +50,12 @@ func (a execAPI) attachExec(w http.ResponseWriter, r *request) error {
 		return nil
 	}
 	s := &socket{
-		api: a.API, conn: conn, stream: stream, binary: r.query.Get("frames") == "binary", stall: a.options.Stall,
+		api: a.API, conn: conn, stream: stream, binary: r.query.Get("frames") == "binary", stall: a.options.Stall, tether: r.tether,
 	}
 	r.err = s.run(ctx)
+	if cause := r.tether.Cause(); cause != nil {
+		r.code = cause.Code
+	}
 	return nil
 }
 
@@ -69,6 +72,8 @@ type socket struct {
 	// frame is room for the next.
 	frame []byte
 	stall time.Duration
+	// tether ends it from outside.
+	tether *httpserve.Tether
 	// feeding says that the process is being slow to take input, during which the client's pongs aren't read.
 	feeding atomic.Bool
 }
@@ -76,14 +81,21 @@ type socket struct {
 // run serves the client until the end and waits for all that it began.
 func (s *socket) run(ctx context.Context) error {
 	s.conn.SetReadLimit(maxInput)
+	// The library cuts the connection when the context of a read ends: that has to wait until the client was told why.
+	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	var input sync.WaitGroup
-	input.Go(func() { cancel(s.receive(ctx)) })
+	input.Go(func() { cancel(s.receive(reading)) })
 	err := s.api.follow(ctx, s.stream, func(m core.ExecMessage) error { return s.send(ctx, m) },
 		func() error { return s.ping(ctx) })
 	s.end(err)
 	cancel(nil)
+	stop()
 	input.Wait()
+	if cause := s.tether.Cause(); cause != nil {
+		return cause
+	}
 	if refused, ok := errors.AsType[*refusal](err); ok || errors.Is(err, httpserve.ErrGone) || errors.Is(err, errClosing) {
 		_ = refused // Neither is a fault of ours.
 		return nil
@@ -99,6 +111,10 @@ func (e *refusal) Error() string { return e.reason }
 
 // end closes the connection with the status that says why.
 func (s *socket) end(err error) {
+	if cause := s.tether.Cause(); cause != nil {
+		_ = s.conn.Close(websocket.StatusPolicyViolation, short(cause.Message))
+		return
+	}
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		_ = s.conn.Close(websocket.StatusPolicyViolation, short(refused.reason))
 		return

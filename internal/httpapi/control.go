@@ -17,8 +17,32 @@ type Control interface {
 	Files
 	Execs
 	Operations
+	Callers
 	Keys
+	Tenants
 	Server
+}
+
+// Callers find out who makes a call, and know of it while it is answered.
+type Callers interface {
+	Authenticate(ctx context.Context, secret string) (control.Principal, error)
+	// ActFor returns the principal of an operator who acts for another tenant.
+	ActFor(ctx context.Context, p control.Principal, ref string) (control.Principal, error)
+	// Tie has end called when the caller may no longer act.
+	Tie(p control.Principal, end func(cause error)) (release func(), err error)
+	// Note writes down, soon, that a call was made.
+	Note(p control.Principal, e core.AuditEntry)
+}
+
+// Tenants are the use cases on tenants, the operator's, and what a tenant is told of itself.
+type Tenants interface {
+	CreateTenant(ctx context.Context, p control.Principal, spec control.TenantSpec) (control.TenantState, error)
+	GetTenant(ctx context.Context, p control.Principal, ref string) (control.TenantState, error)
+	ListTenants(ctx context.Context, p control.Principal, page store.Page) ([]control.TenantState, string, error)
+	UpdateTenant(ctx context.Context, p control.Principal, ref string, patch control.TenantPatch) (control.TenantState, error)
+	DeleteTenant(ctx context.Context, p control.Principal, ref string, force bool) error
+	Quota(ctx context.Context, p control.Principal) (control.TenantState, error)
+	ListAudit(ctx context.Context, p control.Principal, f store.AuditFilter, page store.Page) ([]core.AuditEntry, string, error)
 }
 
 // Sandboxes are the use cases on sandboxes and what is inside them.
@@ -60,7 +84,7 @@ type Operations interface {
 	CancelOperation(ctx context.Context, p control.Principal, id core.OperationID) error
 }
 
-// Keys are the use cases on API keys. They are an admin's.
+// Keys are the use cases on API keys.
 type Keys interface {
 	NewKey(ctx context.Context, p control.Principal, spec core.KeySpec) (core.Key, obs.Secret, error)
 	ListKeys(ctx context.Context, p control.Principal, page store.Page) ([]core.Key, string, error)
@@ -69,7 +93,6 @@ type Keys interface {
 
 // Server are the use cases that concern the server as a whole.
 type Server interface {
-	Authenticate(ctx context.Context, secret string) (control.Principal, error)
 	Ready(ctx context.Context) error
 	ListTemplates(ctx context.Context, p control.Principal, page store.Page) ([]core.Template, string, error)
 	GetTemplate(ctx context.Context, p control.Principal, ref string) (core.Template, error)

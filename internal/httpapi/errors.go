@@ -40,6 +40,9 @@ func (a *API) fail(w http.ResponseWriter, r *request, err error) {
 
 // public returns the error that a caller may see. Whatever is not a *core.Error is internal.
 func (a *API) public(r *request, err error) *core.Error {
+	if cause := r.tether.Cause(); cause != nil {
+		return cause // whatever it was busy with when it was ended
+	}
 	var e *core.Error
 	switch {
 	case errors.As(err, &e):
@@ -69,7 +72,9 @@ func (a *API) encodeError(r *request, e *core.Error) api.Error {
 	if wait == 0 && !fullDisk(e) {
 		switch e.Code { //nolint:exhaustive // Waiting doesn't help against the others.
 		case core.CodeExhausted, core.CodeQuota:
-			wait = 5 * time.Second
+			if !strings.HasPrefix(e.Field, "quota.") { // that takes a delete, or a word with the operator
+				wait = 5 * time.Second
+			}
 		case core.CodeUnavailable:
 			wait = time.Second
 		}

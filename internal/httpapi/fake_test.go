@@ -52,6 +52,8 @@ type fakeControl struct {
 	fail  map[string]error
 	// full makes creates fail as on a full node.
 	full bool
+
+	fakeTenants
 }
 
 var _ httpapi.Control = (*fakeControl)(nil)
@@ -91,7 +93,12 @@ func (f *fakeControl) NewKey(_ context.Context, p control.Principal, spec core.K
 	if !p.Admin {
 		return core.Key{}, obs.Secret{}, core.Errorf(core.CodeDenied, "only an admin's key may make keys")
 	}
-	k := core.Key{ID: core.KeyID(f.id("k")), Tenant: p.Tenant, Name: spec.Name, CreatedAt: f.now}
+	k := core.Key{
+		ID: core.KeyID(f.id("k")), Tenant: p.Tenant, Name: spec.Name, Dialect: spec.Dialect, Scopes: spec.Scopes, Labels: spec.Labels, CreatedAt: f.now,
+	}
+	if k.Scopes == 0 {
+		k.Scopes = core.OrdinaryScopes()
+	}
 	if spec.ExpiresIn != 0 {
 		k.ExpiresAt = f.now.Add(spec.ExpiresIn)
 	}

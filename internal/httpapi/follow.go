@@ -91,6 +91,9 @@ func (l *lineWriter) put(data []byte) error {
 
 // endStream ends a reply that goes on; an error becomes its last message, unless there is nobody to tell.
 func (a *API) endStream(r *request, err error, tell func(api.Error) error) error {
+	if err != nil && r.tether.Cause() != nil {
+		return tell(a.abort(r, err))
+	}
 	if err == nil || r.Context().Err() != nil || errors.Is(err, httpserve.ErrGone) {
 		return err
 	}

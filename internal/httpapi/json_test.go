@@ -71,7 +71,7 @@ func checkInvalid(t *testing.T, err error, field string) {
 
 func TestDecodeBodyLimit(t *testing.T) {
 	big := `{"shell":"` + strings.Repeat("a", maxBody) + `"}`
-	r := newRequest(httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(big)))
+	r := newRequest(httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(big)), httpserve.NewReply(httptest.NewRecorder()))
 	r.Header.Set("Content-Type", "application/json")
 	var body api.CreateExecRequest
 	err := decodeBody(httptest.NewRecorder(), r, &body)

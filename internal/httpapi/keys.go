@@ -12,12 +12,18 @@ func (a keyAPI) createKey(w http.ResponseWriter, r *request) error {
 	if err := decodeBody(w, r, &body); err != nil {
 		return err
 	}
-	spec := core.KeySpec{Name: body.Name, Dialect: core.KeyDialect(body.Dialect)}
+	scopes, err := core.ParseScopes("scopes", body.Scopes)
+	if err != nil {
+		return err
+	}
+	if body.Scopes != nil && scopes == 0 {
+		return core.Invalid("scopes", "a key has at least one scope: leave scopes out for what an ordinary key may do")
+	}
+	spec := core.KeySpec{Name: body.Name, Dialect: core.KeyDialect(body.Dialect), Scopes: scopes, Labels: body.Labels}
 	if body.ExpiresInSeconds != nil {
 		if *body.ExpiresInSeconds < 1 {
 			return core.Invalid("expires_in_seconds", "expires_in_seconds is at least 1; for a key that doesn't expire, leave it out")
 		}
-		var err error
 		if spec.ExpiresIn, err = seconds("expires_in_seconds", float64(*body.ExpiresInSeconds)); err != nil {
 			return err
 		}
@@ -26,6 +32,7 @@ func (a keyAPI) createKey(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	r.target = string(key.ID)
 	out := encodeKey(key)
 	out.Secret = secret.Reveal()
 	return writeJSON(w, http.StatusCreated, out)
@@ -53,5 +60,9 @@ func (a keyAPI) deleteKey(w http.ResponseWriter, r *request) error {
 
 // encodeKey encodes a key without its secret.
 func encodeKey(k core.Key) api.Key {
-	return api.Key{ID: string(k.ID), Name: k.Name, Admin: k.Admin, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt}
+	scopes := convert(k.Scopes.List(), func(s core.Scope) string { return string(s) })
+	return api.Key{
+		ID: string(k.ID), Name: k.Name, Admin: k.Admin, Scopes: scopes, Labels: k.Labels, Dialect: string(k.Dialect), ParentID: string(k.Parent),
+		LastUsedAt: k.UsedAt, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt,
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"shoal/api"
 	"shoal/internal/control"
 	"shoal/internal/core"
+	"shoal/internal/httpserve"
 	"shoal/internal/store"
 )
 
@@ -27,6 +28,12 @@ type request struct {
 	principal control.Principal
 	// query holds the parameters, checked against the document.
 	query url.Values
+	// tether ends it from outside, after gives back what it took; let says that its caller was let in.
+	tether *httpserve.Tether
+	after  []func()
+	let    bool
+	// target is what it was about, if the path doesn't say so.
+	target string
 	// err is why it failed, for the log.
 	err  error
 	code core.Code
@@ -35,8 +42,9 @@ type request struct {
 type requestKey struct{}
 
 // newRequest begins a request and ties it to the http.Request that the handlers get.
-func newRequest(hr *http.Request) *request {
-	r := &request{id: core.NewID(), began: time.Now()}
+func newRequest(hr *http.Request, reply *httpserve.Reply) *request {
+	hr, tether := httpserve.NewTether(hr, reply)
+	r := &request{id: core.NewID(), began: time.Now(), tether: tether}
 	r.Request = hr.WithContext(context.WithValue(hr.Context(), requestKey{}, r))
 	return r
 }
@@ -45,7 +53,7 @@ func newRequest(hr *http.Request) *request {
 func requestOf(hr *http.Request) *request {
 	r, ok := hr.Context().Value(requestKey{}).(*request)
 	if !ok {
-		r = newRequest(hr)
+		panic("httpapi: a request that did not come through serve")
 	}
 	r.Request = hr
 	return r

@@ -30,6 +30,7 @@ func (a sandboxAPI) createSandbox(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	tellRepeated(w, spec.Once)
+	r.target = string(sandbox.ID)
 	w.Header().Set("Location", "/v1/sandboxes/"+string(sandbox.ID))
 	return writeJSON(w, http.StatusCreated, encodeSandbox(sandbox))
 }

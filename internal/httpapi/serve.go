@@ -26,8 +26,8 @@ func (a *API) Serve(ctx context.Context, ln net.Listener, grace time.Duration) e
 
 // serve is the outermost handler: it begins the request, catches panics and writes the one line about it.
 func (a *API) serve(w http.ResponseWriter, hr *http.Request) {
-	r := newRequest(hr)
 	reply := httpserve.NewReply(w)
+	r := newRequest(hr, reply)
 	httpserve.Secure(reply.Header(), r.id)
 	a.metrics.inFlight.Inc()
 	defer func() { //nolint:contextcheck // The request carries the context.
@@ -41,6 +41,7 @@ func (a *API) serve(w http.ResponseWriter, hr *http.Request) {
 				p = nil
 			}
 		}
+		a.finish(r)
 		a.report(r, reply)
 		if p != nil {
 			panic(p)

@@ -48,6 +48,14 @@ func HostName(hostport string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
+// RemoteHost is the address that a request came from, without its port; empty if it is none.
+func RemoteHost(remote string) string {
+	if ap, err := netip.ParseAddrPort(remote); err == nil {
+		return ap.Addr().Unmap().String()
+	}
+	return ""
+}
+
 // IsLocal reports whether a Host header names a server on loopback: by localhost or what is below it, by a loopback address, or by one
 // of names or what is below one.
 func IsLocal(hostport string, names []string) bool {

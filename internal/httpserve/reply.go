@@ -1,8 +1,10 @@
 package httpserve
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 )
@@ -18,6 +20,8 @@ type Reply struct {
 	Status int
 	// Bytes is how much of the body was sent.
 	Bytes int64
+
+	limits deadlines
 }
 
 // NewReply begins a reply. What the last one on the same connection was given has passed, or will while this one is made.
@@ -42,7 +46,7 @@ func (w *Reply) WriteHeader(status int) {
 // mayWrite gives the client so long to read what is written from now on; zero is for ever. A connection whose deadline can't be
 // set is closed already, which the write will tell.
 func (w *Reply) mayWrite(d time.Duration) {
-	_ = Extend(http.NewResponseController(w.ResponseWriter).SetWriteDeadline, d)
+	_ = Extend(w.SetWriteDeadline, d)
 }
 
 // Write sends part of the body.
@@ -53,6 +57,15 @@ func (w *Reply) Write(p []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(p)
 	w.Bytes += int64(n)
 	return n, err
+}
+
+// Hijack gives the connection to who takes it over, and no longer touches it.
+func (w *Reply) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil {
+		w.done()
+	}
+	return conn, rw, err //nolint:wrapcheck // It stands for the other.
 }
 
 // Unwrap lets http.ResponseController and the WebSocket library reach the connection.

@@ -40,6 +40,11 @@ func OperationSize(o core.Operation) int {
 	return textSize(o.Intent, o.Progress.Step, o.Message) + mapSize(o.Target) + mapSize(o.Result)
 }
 
+// AuditSize returns how much text an entry of the audit holds.
+func AuditSize(e core.AuditEntry) int {
+	return textSize(e.Actor.Kind, e.Actor.ID, e.ActorName, e.Remote, e.Operation, e.Target, e.RequestID)
+}
+
 // EventSize returns how much text an event holds.
 func EventSize(e core.Event) int { return textSize(e.Actor.Kind, e.Actor.ID) + mapSize(e.Data) }
 

@@ -67,6 +67,14 @@ type ExecFilter struct {
 	Running bool
 }
 
+// AuditFilter selects entries of the audit. A zero field selects nothing out.
+type AuditFilter struct {
+	// Actor is the id of who did it.
+	Actor string
+	// Failed selects what was refused or failed.
+	Failed bool
+}
+
 // KeyFilter selects keys. A zero field selects nothing out.
 type KeyFilter struct {
 	// Under is a key: it and those that descend from it.
@@ -122,8 +130,10 @@ type KeyReader interface {
 	KeyDescends(tenant core.TenantID, id, from core.KeyID) (bool, error)
 }
 
-// TenantReader reads tenants and what they have.
+// TenantReader reads tenants, what they have, and the audit of what was done in them.
 type TenantReader interface {
+	// Audit returns a page of a tenant's audit, newest first.
+	Audit(tenant core.TenantID, filter AuditFilter, page Page) (list []core.AuditEntry, next string, err error)
 	// Tenant finds a tenant that isn't deleted by id or name. A deleted one is not_found.
 	Tenant(idOrName string) (core.Tenant, error)
 	ListTenants(page Page) (list []core.Tenant, next string, err error)
@@ -139,8 +149,12 @@ type TenantReader interface {
 	NthCreate(tenant core.TenantID, n int64) (at time.Time, ok bool, err error)
 }
 
-// TenantWriter writes tenants.
+// TenantWriter writes tenants, and the audit of what was done in them.
 type TenantWriter interface {
+	// AppendAudit gives entries of one tenant its next numbers, in their order, and keeps at most the newest KeepAudit of the tenant.
+	AppendAudit(tenant core.TenantID, list []core.AuditEntry) error
+	// ForgetAudit removes the entries of all tenants from before t.
+	ForgetAudit(before time.Time) error
 	// PutTenant inserts or replaces a tenant. A name that another one has gives conflict, and so does one that is deleted: it can't
 	// come back, and its id isn't used again.
 	PutTenant(t core.Tenant) error
@@ -270,6 +284,9 @@ const (
 	KeepKeyedCalls = 100_000
 	KeepResults    = 4096
 )
+
+// KeepAudit is how many entries of the audit are kept per tenant.
+const KeepAudit = 100_000
 
 // KeepExecs is how many execs are kept per sandbox, beside older ones that have not ended.
 const KeepExecs = 1000

@@ -23,6 +23,8 @@ type Client struct {
 	BaseURL string
 	// APIKey is sent as bearer token.
 	APIKey string
+	// Tenant is the id or name of the tenant that the calls are for; empty means the key's own. Only the operator's key may name another.
+	Tenant string
 	// HTTPClient carries the requests; nil means one with http.DefaultTransport. It should have no Timeout, which would cut streams.
 	HTTPClient *http.Client
 	// MaxRetries is how often a call that may be repeated is tried again; zero means 3, negative none.
@@ -164,6 +166,9 @@ func (c *Client) request(ctx context.Context, cl call, body []byte) (*http.Reque
 func (c *Client) authorize(h http.Header) {
 	if c.APIKey != "" {
 		h.Set("Authorization", "Bearer "+c.APIKey)
+	}
+	if c.Tenant != "" {
+		h.Set("Shoal-Tenant", c.Tenant)
 	}
 	agent := c.UserAgent
 	if agent == "" {

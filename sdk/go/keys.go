@@ -8,7 +8,7 @@ import (
 	"shoal/api"
 )
 
-// Keys makes, lists and deletes API keys. Its calls take an admin's key.
+// Keys makes, lists and deletes API keys. Its calls take the scope keys.
 type Keys struct{ c *Client }
 
 // Keys returns the calls on API keys.
@@ -30,7 +30,7 @@ func (k Keys) List(ctx context.Context) iter.Seq2[Key, error] {
 	})
 }
 
-// Delete deletes a key by its id: no call is made with it any more.
+// Delete deletes a key by its id, with all that descend from it: no call is made with them any more, and those under way end.
 func (k Keys) Delete(ctx context.Context, id string) error {
 	p, err := path("v1", "keys", id)
 	if err != nil {

@@ -46,6 +46,16 @@ type (
 	CreateKeyRequest = api.CreateKeyRequest
 	// Key is an API key.
 	Key = api.Key
+	// Tenant is an owner of sandboxes, templates and keys.
+	Tenant = api.Tenant
+	// TenantQuota is what a tenant may have.
+	TenantQuota = api.TenantQuota
+	// CreateTenantRequest says what tenant to make.
+	CreateTenantRequest = api.CreateTenantRequest
+	// UpdateTenantRequest says what to change; a nil field stays as it is.
+	UpdateTenantRequest = api.UpdateTenantRequest
+	// AuditEntry is one call that changed something or tried to.
+	AuditEntry = api.AuditEntry
 	// CA is an installation's own certificate authority.
 	CA = api.CA
 	// Dialect is another vendor's protocol that the server speaks.

@@ -43,6 +43,10 @@ type fakeControl struct {
 	cpu  float64
 }
 
+func (*fakeControl) Tie(control.Principal, func(error)) (func(), error) { return func() {}, nil }
+
+func (*fakeControl) Note(control.Principal, core.AuditEntry) {}
+
 func (f *fakeControl) Authenticate(_ context.Context, secret string) (control.Principal, error) {
 	if secret != goodKey {
 		return control.Principal{}, core.Errorf(core.CodeUnauthenticated, "the API key is missing, unknown or expired")

@@ -107,7 +107,7 @@ func (s *inside) open(w http.ResponseWriter, r *http.Request, at place) {
 			s.dead(w, r, at)
 			return
 		}
-		err = s.Gate.Allow(target.Principal.Tenant)
+		err = s.Gate.Let(r.Context(), target.Principal)
 	}
 	if err != nil {
 		s.refuse(w, r, err)

@@ -46,6 +46,10 @@ type fake struct {
 func newFake() *fake { return &fake{guest: newGuest(), fail: map[string]error{}} }
 
 // Authenticate knows two tenants.
+func (*fake) Tie(control.Principal, func(error)) (func(), error) { return func() {}, nil }
+
+func (*fake) Note(control.Principal, core.AuditEntry) {}
+
 func (f *fake) Authenticate(_ context.Context, secret string) (control.Principal, error) {
 	switch secret {
 	case "pds_one", "pds_two":

@@ -39,7 +39,7 @@ func (a *adapter) streamExec(w http.ResponseWriter, r *request) error {
 		return e.message(m)
 	}, e.ping)
 	switch {
-	case errors.Is(err, httpserve.ErrGone) || r.Context().Err() != nil:
+	case !r.Ended() && (errors.Is(err, httpserve.ErrGone) || r.Context().Err() != nil):
 		return err // there is nobody to tell
 	case err == nil && !ended:
 		err = core.Errorf(core.CodeUnavailable, "lost: the output ended before the command's end was known; it may still be running")

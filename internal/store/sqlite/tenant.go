@@ -122,6 +122,11 @@ func (w *writer) PurgeTenant(tenant core.TenantID) (more bool, err error) {
 		"DELETE FROM sandbox WHERE tenant = ? AND state = 'deleted' AND operation = ''",
 		"DELETE FROM template WHERE tenant = ?",
 		"DELETE FROM api_key WHERE tenant = ?",
+		"DELETE FROM operation WHERE tenant = ? AND state <> 'running'",
+		"DELETE FROM keyed_call WHERE tenant = ?",
+		"DELETE FROM keyed_call_head WHERE tenant = ?",
+		"DELETE FROM usage_day WHERE tenant = ?",
+		"DELETE FROM usage_meter WHERE tenant = ?",
 		"DELETE FROM event WHERE tenant = ?",
 		"DELETE FROM event_head WHERE tenant = ?",
 	} {
@@ -129,6 +134,7 @@ func (w *writer) PurgeTenant(tenant core.TenantID) (more bool, err error) {
 			return false, err
 		}
 	}
-	n, err := one(&w.reader, "", scanNumber, "SELECT count(*) FROM sandbox WHERE tenant = ?", tenant)
+	n, err := one(&w.reader, "", scanNumber,
+		"SELECT (SELECT count(*) FROM sandbox WHERE tenant = ?1) + (SELECT count(*) FROM operation WHERE tenant = ?1)", tenant)
 	return n > 0, err
 }

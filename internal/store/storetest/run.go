@@ -28,6 +28,7 @@ func Run(t *testing.T, open Open) {
 		{"List", testList},
 		{"Tenancy", testTenancy},
 		{"Tenant", testTenant},
+		{"Audit", testAudit},
 		{"Template", testTemplate},
 		{"Exec", testExec},
 		{"Operation", testOperation},

@@ -88,7 +88,7 @@ func New(cfg Config) http.Handler {
 			return
 		}
 		call := dialect.CallOf(r.Context())
-		call.Operation = operation(r)
+		call.Operation, call.Looks = operation(r), looks(r.URL.Path)
 		if _, ok := targetOf(r.Context()); !ok && r.URL.Path != "/health" {
 			writeError(w, r, http.StatusUnauthorized, core.Errorf(core.CodeUnauthenticated, "the request names no sandbox"))
 			return
@@ -102,6 +102,18 @@ func New(cfg Config) http.Handler {
 // operation is what a request is called in the log.
 func operation(r *http.Request) string {
 	return "envd " + strings.Trim(r.URL.Path, "/")
+}
+
+// looks reports whether a call changes nothing, or carries input to a process that another call has started.
+func looks(path string) bool {
+	switch path {
+	case processpb.ProcessListProcedure, processpb.ProcessSendInputProcedure, processpb.ProcessStreamInputProcedure,
+		processpb.ProcessCloseStdinProcedure, processpb.ProcessUpdateProcedure,
+		filesystempb.FilesystemStatProcedure, filesystempb.FilesystemListDirProcedure, filesystempb.FilesystemWatchDirProcedure,
+		filesystempb.FilesystemCreateWatcherProcedure, filesystempb.FilesystemGetWatcherEventsProcedure, filesystempb.FilesystemRemoveWatcherProcedure:
+		return true
+	}
+	return false
 }
 
 // AllowOrigins lets pages of any origin call: what they need is a token, not a cookie.
