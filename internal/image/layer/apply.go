@@ -19,7 +19,7 @@ import (
 func (t *Tree) Apply(ctx context.Context, r io.Reader, diffID string) error {
 	t.made, t.times = map[place]struct{}{}, map[uint64]dirTime{}
 	defer func() { t.made, t.times = nil, nil }()
-	s, err := openStream(ctx, r, t.limits.Bytes)
+	s, err := openStream(ctx, r, t.limits.Bytes, t.free)
 	if err != nil {
 		return err
 	}

@@ -201,7 +201,7 @@ func (t *Tree) room(n int64) error {
 		return nil
 	}
 	t.unseen = 0
-	for deadline := time.Now().Add(growWait); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(t.patience); ; time.Sleep(50 * time.Millisecond) {
 		var st unix.Statfs_t
 		if err := unix.Fstatfs(t.root, &st); err != nil {
 			return err

@@ -43,8 +43,8 @@ type piece struct {
 	uses sync.WaitGroup
 }
 
-// openStream unpacks r, which may become at most limit bytes.
-func openStream(ctx context.Context, r io.Reader, limit int64) (*stream, error) {
+// openStream unpacks r, which may become at most limit bytes, and beyond free of them only ratio times its size.
+func openStream(ctx context.Context, r io.Reader, limit, free int64) (*stream, error) {
 	in := &counter{r: r}
 	plain, err := Decompress(in)
 	if err != nil {
@@ -57,7 +57,7 @@ func openStream(ctx context.Context, r io.Reader, limit int64) (*stream, error) 
 	}
 	s.work.Go(func() {
 		defer plain.Close()
-		s.unpack(&bound{r: plain, in: in, limit: limit})
+		s.unpack(&bound{r: plain, in: in, limit: limit, free: free})
 	})
 	s.work.Go(s.hash)
 	return s, nil
@@ -92,14 +92,9 @@ func (s *stream) hash() {
 	h := sha256.New()
 	for p := range s.toHash {
 		h.Write(p.buf[:p.n])
-		s.done(p)
+		p.uses.Done()
 	}
 	h.Sum(s.sum[:0])
-}
-
-// done is called by both users of a piece.
-func (s *stream) done(p *piece) {
-	p.uses.Done()
 }
 
 // Read reads plain bytes.
@@ -118,7 +113,7 @@ func (s *stream) Read(buf []byte) (int, error) {
 // next takes the next piece.
 func (s *stream) next() {
 	if s.now != nil {
-		s.done(s.now)
+		s.now.uses.Done()
 		s.now.uses.Wait()
 		s.free <- s.now
 		s.now = nil
@@ -144,10 +139,10 @@ func (s *stream) finish(toEnd bool) (string, error) {
 	}
 	s.cancel()
 	if s.now != nil {
-		s.done(s.now)
+		s.now.uses.Done()
 	}
 	for p := range s.toRead {
-		s.done(p)
+		p.uses.Done()
 	}
 	s.work.Wait()
 	if s.err != nil && !errors.Is(s.err, io.EOF) {
@@ -173,6 +168,7 @@ type bound struct {
 	r     io.Reader
 	in    *counter
 	limit int64
+	free  int64
 	out   int64
 }
 
@@ -182,7 +178,7 @@ func (b *bound) Read(buf []byte) (int, error) {
 	switch {
 	case b.out > b.limit:
 		return 0, tooLarge(b.limit)
-	case b.out > ratioFree && (b.out-ratioFree)/ratio > b.in.n:
+	case b.out > b.free && (b.out-b.free)/ratio > b.in.n:
 		return 0, refuse("a layer unpacks to more than %d times its size", ratio)
 	case err != nil && !errors.Is(err, io.EOF):
 		var own *core.Error

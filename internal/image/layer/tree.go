@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +24,9 @@ type Tree struct {
 	made  map[place]struct{}
 	times map[uint64]dirTime
 	buf   []byte
+	// free is ratioFree; patience is how long a pool that is growing is waited for.
+	free     int64
+	patience time.Duration
 }
 
 // directory is an open directory of the tree.
@@ -49,7 +53,7 @@ func Open(dir string, limits Limits) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the tree: %w", err)
 	}
-	return &Tree{root: fd, limits: limits, seed: maphash.MakeSeed(), last: directory{fd: -1}, buf: make([]byte, 1<<20)}, nil
+	return &Tree{root: fd, limits: limits, seed: maphash.MakeSeed(), last: directory{fd: -1}, buf: make([]byte, 1<<20), free: ratioFree, patience: growWait}, nil
 }
 
 // Close lets go of the tree.

@@ -30,9 +30,12 @@ func (t *Tree) hide(path string) error {
 
 // hideAll applies an opaque whiteout of the directory path.
 func (t *Tree) hideAll(path string) error {
-	d, err := t.parent(path)
+	d, err := t.dir(path)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return nil // There is nothing to hide.
+	}
 	if err != nil {
-		return err
+		return failed("hide", path, err)
 	}
 	fd, err := unix.Openat(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -36,6 +36,7 @@ type blob struct {
 	cancel context.CancelFunc
 	idle   *time.Timer
 	broken int
+	pace   time.Duration
 }
 
 // Read reads on.
@@ -57,7 +58,7 @@ func (b *blob) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		select {
-		case <-time.After(time.Duration(b.broken) * time.Second):
+		case <-time.After(time.Duration(b.broken) * b.pace):
 		case <-b.ctx.Done():
 			return 0, b.ctx.Err()
 		}

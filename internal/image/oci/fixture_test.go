@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	testregistry "github.com/google/go-containerregistry/pkg/registry"
@@ -38,6 +39,7 @@ import (
 
 // TestMain is also the unpacker: a jail runs this very program.
 func TestMain(m *testing.M) {
+	runProbe()
 	RunFace()
 	os.Exit(m.Run())
 }
@@ -80,6 +82,7 @@ func newConfig(t testing.TB) Config {
 		Dir: filepath.Join(dir, "tree"), WorkDir: filepath.Join(dir, "work"), OwnerUID: testOwner, Logger: slog.New(slog.DiscardHandler),
 		Guard:  outbound.New(outbound.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}),
 		Limits: layer.Limits{Bytes: 1 << 30, Entries: 100_000},
+		pace:   time.Millisecond,
 	}
 }
 

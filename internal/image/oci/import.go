@@ -55,6 +55,8 @@ type Config struct {
 	// Progress hears of each step; nil if nobody listens. It must be quick.
 	Progress func(step string, percent int)
 	Logger   *slog.Logger
+	// pace is how fast a registry is asked again; zero is retryPace.
+	pace time.Duration
 }
 
 // Result describes a tree that was made.
@@ -89,6 +91,9 @@ func Import(ctx context.Context, cfg Config) (Result, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.pace == 0 {
+		cfg.pace = retryPace
 	}
 	if cfg.OwnerUID < jail.IDs {
 		return Result{}, core.Invalid("owner_uid", "a tree can't belong to ids of the host's own users: %d is below %d", cfg.OwnerUID, jail.IDs)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ type registry struct {
 	puller *remote.Puller
 	client *http.Client
 	scheme string
+	pace   time.Duration
 }
 
 // openRegistry finds an image by its reference.
@@ -66,6 +68,9 @@ func parseRef(text string) (name.Reference, error) {
 		return nil, core.Invalid("ref", "an image is named without %q: write ghcr.io/owner/app:1.2", text[:strings.Index(text, "://")+3])
 	}
 	ref, err := name.ParseReference(text, name.WeakValidation)
+	if err == nil && slices.ContainsFunc(strings.Split(ref.Context().Name(), "/"), func(part string) bool { return strings.Trim(part, ".") == "" }) {
+		err = errors.New("a part of it has only dots")
+	}
 	if err != nil {
 		wrong := core.Wrap(core.CodeInvalid, err, "%q is no name of an image: write alpine, ghcr.io/owner/app:1.2 or app@sha256:…", clip(text, 200))
 		wrong.Field = "ref"
@@ -93,7 +98,7 @@ func connect(ctx context.Context, cfg Config, repo name.Repository, auth authn.A
 	plain := speaksPlain(cfg.PlainHTTP, repo.RegistryStr())
 	checked := &checkedTransport{inner: base, registry: repo.RegistryStr(), plain: cfg.PlainHTTP, secrets: secretHeaders(cfg.Source)}
 	retrying := transport.NewRetry(checked, transport.WithRetryPredicate(transient),
-		transport.WithRetryBackoff(backoff()), transport.WithRetryStatusCodes(transientStatus()...))
+		transport.WithRetryBackoff(backoff(cfg.pace)), transport.WithRetryStatusCodes(transientStatus()...))
 	options := []name.Option{name.WeakValidation}
 	if plain {
 		options = append(options, name.Insecure)
@@ -116,7 +121,7 @@ func connect(ctx context.Context, cfg Config, repo name.Repository, auth authn.A
 	if plain {
 		scheme = "http"
 	}
-	return &registry{repo: repo, puller: puller, client: &http.Client{Transport: wrapped}, scheme: scheme}, nil
+	return &registry{repo: repo, puller: puller, client: &http.Client{Transport: wrapped}, scheme: scheme, pace: cfg.pace}, nil
 }
 
 // find goes from a reference to its image.
@@ -165,12 +170,15 @@ func (r *registry) small(ctx context.Context, d v1.Descriptor) ([]byte, error) {
 
 func (r *registry) blob(ctx context.Context, d v1.Descriptor) (io.ReadCloser, error) {
 	url := r.scheme + "://" + r.repo.RegistryStr() + "/v2/" + r.repo.RepositoryStr() + "/blobs/" + d.Digest.String()
-	return &blob{ctx: ctx, client: r.client, url: url, size: d.Size}, nil
+	return &blob{ctx: ctx, client: r.client, url: url, size: d.Size, pace: r.pace}, nil
 }
 
-// Retries are the library's own: after 1 s and 3 s, of what may be over by then.
-func backoff() transport.Backoff {
-	return transport.Backoff{Duration: time.Second, Factor: 3, Jitter: 0.1, Steps: 3}
+// retryPace is how long the first retry waits; tests are faster.
+const retryPace = time.Second
+
+// Retries are the library's own: after one pace and three more, of what may be over by then.
+func backoff(pace time.Duration) transport.Backoff {
+	return transport.Backoff{Duration: pace, Factor: 3, Jitter: 0.1, Steps: 3}
 }
 
 func transientStatus() []int {

@@ -174,7 +174,7 @@ func startJail(ctx context.Context, cfg Config, face string, binds map[string]st
 		defer close(j.ended)
 		j.err = box.RunCommand(ctx, jail.Command{
 			// The file that this process runs from, also if another has taken its name since.
-			Path: "/proc/self/exe", Argv: []string{faceName, face}, Env: []string{"GOTRACEBACK=single"},
+			Path: "/proc/self/exe", Argv: []string{faceName, face}, Env: jailEnv(),
 			Stdin: r, Stdout: &j.stdout, Stderr: &j.stderr, Extra: extra,
 		})
 		// A writer that fills the pipe learns by this that there is nobody.
@@ -182,6 +182,10 @@ func startJail(ctx context.Context, cfg Config, face string, binds map[string]st
 	}()
 	return j, nil
 }
+
+// jailEnv is all of the environment that a face has. The Go runtime is not to keep files of the host's open, from which it would follow
+// changes of its share of processors.
+func jailEnv() []string { return []string{"GOTRACEBACK=single", "GODEBUG=containermaxprocs=0"} }
 
 // command sends one command.
 func (j *jailed) command(c command) error {
