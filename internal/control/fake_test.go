@@ -279,6 +279,7 @@ type guest struct {
 	core.Guest // any method that is not below panics: no test reaches it
 	mu         sync.Mutex
 	execs      map[core.ExecID]*proc
+	watches    []*toldWatch
 	acked      map[core.ExecID]bool
 	// next is the process id of the next exec; zero means one that no other has.
 	next int

@@ -62,6 +62,9 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"WriteExecStdin": core.ScopeExecs,
 		"Files":          core.ScopeFiles,
 		"ReadFiles":      core.ScopeFiles,
+		"KeepWatch":      core.ScopeFiles,
+		"WatchEvents":    core.ScopeFiles,
+		"EndWatch":       core.ScopeFiles,
 
 		"ListTemplates": core.ScopeTemplatesRead,
 		"GetTemplate":   core.ScopeTemplatesRead,

@@ -56,6 +56,7 @@ type Service struct {
 	*deps
 	*finder
 	*files
+	*fileWatches
 	*keys
 	*usage
 	*tenants
@@ -110,6 +111,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{deps: d, finder: &finder{d}, keys: &keys{deps: d, lastUsed: map[core.KeyID]time.Time{}}, operations: newOperations(d), nodeID: cfg.NodeID}
 	s.files = &files{s.finder}
+	s.fileWatches = &fileWatches{deps: d, finder: s.finder, kept: map[string]*keptWatch{}}
 	s.access = &access{deps: d}
 	s.once = newOnce(d)
 	s.templates = &templates{deps: d, build: cfg.Build, names: cfg.Bootstrap}

@@ -38,6 +38,7 @@ func (c Config) Template(name string) string {
 // *core.Error are internal and never shown.
 type Control interface {
 	Sandboxes
+	Watches
 	Execs
 	Templates
 	Access
@@ -55,6 +56,13 @@ type Sandboxes interface {
 	Files(ctx context.Context, p control.Principal, ref string) (core.Guest, error)
 	Metrics(ctx context.Context, p control.Principal, ref string) (core.SandboxMetrics, error)
 	Events(ctx context.Context, p control.Principal, ref string, after int64, limit int, wait time.Duration) ([]core.Event, int64, error)
+}
+
+// Watches are the use cases on what happens to files, for callers who come back for it.
+type Watches interface {
+	KeepWatch(ctx context.Context, p control.Principal, ref, path string, opts core.WatchOptions) (id string, err error)
+	WatchEvents(ctx context.Context, p control.Principal, ref, id string) ([]core.FileEvent, error)
+	EndWatch(ctx context.Context, p control.Principal, ref, id string) error
 }
 
 // Execs are the use cases on processes.

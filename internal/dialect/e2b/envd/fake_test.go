@@ -33,6 +33,7 @@ type fakeControl struct {
 	// wrap, if set, goes around each stream.
 	wrap func(core.ExecStream) core.ExecStream
 	cpu  float64
+	kept kept
 }
 
 var _ envd.Control = (*fakeControl)(nil)

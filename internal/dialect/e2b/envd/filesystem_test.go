@@ -256,27 +256,6 @@ func TestListDirOfManyPages(t *testing.T) {
 	}
 }
 
-// TestWatching is refused in words, whatever is asked.
-func TestWatching(t *testing.T) {
-	b := newBench(t)
-	c := b.filesystem()
-	s, err := c.WatchDir(t.Context(), connect.NewRequest(&filesystempb.WatchDirRequest{Path: "/", Recursive: true}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.Receive() {
-		t.Errorf("an event: %v", s.Msg())
-	}
-	_, create := c.CreateWatcher(t.Context(), connect.NewRequest(&filesystempb.CreateWatcherRequest{Path: "/"}))
-	_, events := c.GetWatcherEvents(t.Context(), connect.NewRequest(&filesystempb.GetWatcherEventsRequest{WatcherId: "x"}))
-	_, remove := c.RemoveWatcher(t.Context(), connect.NewRequest(&filesystempb.RemoveWatcherRequest{WatcherId: "x"}))
-	for name, err := range map[string]error{"watch": s.Err(), "create": create, "events": events, "remove": remove} {
-		if connect.CodeOf(err) != connect.CodeUnimplemented || !strings.Contains(err.Error(), "can't be watched") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // TestListDirOfLongNames: a listing is bounded by what its names come to, too.
 func TestListDirOfLongNames(t *testing.T) {
 	b := newBench(t)

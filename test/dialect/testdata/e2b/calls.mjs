@@ -192,6 +192,19 @@ await check('signed URLs', async () => {
   assert.equal((await fetch(await sbx.downloadUrl('/tmp/signed file', { useSignatureExpiration: -60_000 }))).status, 401)
 })
 
+await check('watch', async () => {
+  await sbx.files.makeDir('watched/sub')
+  const seen = []
+  const handle = await sbx.files.watchDir('watched', (e) => { seen.push(`${e.type} ${e.name}`) }, { recursive: true, timeoutMs: 60_000 })
+  await sbx.files.write('watched/sub/f', '1')
+  await sbx.files.rename('watched/sub/f', 'watched/g')
+  await sbx.files.remove('watched/g')
+  const wanted = ['create sub/f', 'write sub/f', 'rename sub/f', 'create g', 'remove g']
+  await until(() => seen.includes('remove g'))
+  assert.deepEqual(wanted.filter((e) => seen.includes(e)), wanted, seen.join())
+  await handle.stop()
+})
+
 await check('what is not there yet', async () => {
   const refused = async (p, words) => {
     const e = await p.then(() => new Error('it worked'), (e) => e)
@@ -205,7 +218,6 @@ await check('what is not there yet', async () => {
   await refused(Sandbox.create('base', { network: { allowOut: ['1.1.1.1'] } }), /501: network.allowOut/)
   await refused(Sandbox.create('base', { timeoutMs: 90_000_000 }), /400: Timeout cannot be greater than 24 hours/)
   await refused(Sandbox.create('nothing'), /404: /)
-  await refused(sbx.files.watchDir('/tmp', () => {}), /watch/i)
   await refused(sbx.files.write('x', 'y', { metadata: { a: 'b' } }), /metadata/)
   await assert.rejects(Sandbox.list({ apiKey: 'e2b_0000' }).nextItems(), AuthenticationError)
   assert.equal(await Template.exists('base'), true)

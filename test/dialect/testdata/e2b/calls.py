@@ -7,6 +7,7 @@ import datetime
 import os
 import re
 import sys
+import time
 import traceback
 import urllib.error
 import urllib.request
@@ -205,6 +206,26 @@ def files():
 
 
 @check
+def watch():
+    sbx.files.make_dir("watched/sub")
+    handle = sbx.files.watch_dir("watched", recursive=True, include_entry=True)
+    sbx.files.write("watched/sub/f", "1")
+    sbx.files.write("watched/sub/f", "2")
+    sbx.files.rename("watched/sub/f", "watched/g")
+    sbx.files.remove("watched/g")
+    seen, deadline = [], time.time() + 30
+    while ("remove", "g") not in seen:
+        assert time.time() < deadline, seen
+        seen += [(e.type.value, e.name) for e in handle.get_new_events()]
+        time.sleep(0.02)
+    wanted = [("create", "sub/f"), ("write", "sub/f"), ("rename", "sub/f"), ("create", "g"), ("remove", "g")]
+    assert [e for e in wanted if e in seen] == wanted, seen
+    handle.stop()
+    raises(SandboxException, handle.get_new_events)
+    raises(FileNotFoundException, lambda: sbx.files.watch_dir("nowhere"))
+
+
+@check
 def signed_urls():
     sbx.files.write("/tmp/signed file", "by URL")
     url = sbx.download_url("/tmp/signed file", use_signature_expiration=60)
@@ -227,7 +248,6 @@ def not_yet():
     raises(SandboxException, lambda: Sandbox.create("base", timeout=90_000), "400: Timeout cannot be greater than 24 hours")
     raises(SandboxException, lambda: Sandbox.create("base", idempotency_key="once"), "501: idempotency")
     raises(SandboxException, lambda: Sandbox.create("nothing"), "404: ")
-    raises(SandboxException, lambda: sbx.files.watch_dir("/tmp"), "watch")
     raises(SandboxException, lambda: sbx.files.write("x", "y", metadata={"a": "b"}), "metadata")
     raises(AuthenticationException, lambda: Sandbox.list(api_key="e2b_0000").next_items())
     assert Template.exists("base") and not Template.exists("nothing")

@@ -49,6 +49,13 @@ async def main():
     assert await sbx.files.exists("a/d") and await sbx.files.make_dir("e")
     await sbx.files.remove("a")
     await raises(FileNotFoundException, sbx.files.read("a/d"))
+    seen = []
+    handle = await sbx.files.watch_dir("e", on_event=lambda e: seen.append((e.type.value, e.name)))
+    await sbx.files.write("e/f", "x")
+    while ("write", "f") not in seen:
+        await asyncio.sleep(0.02)
+    assert ("create", "f") in seen, seen
+    await handle.stop()
     print("ok files")
 
     waits = asyncio.create_task(raises(TimeoutException, sbx.commands.run("sleep 1000")))

@@ -1,0 +1,199 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/httpserve"
+)
+
+const (
+	// maxKeptEvents bounds the bytes of what one kept watch has to tell, maxKeptAll those of all; eventCost is what an event takes
+	// without its names.
+	maxKeptEvents = 256 << 10
+	maxKeptAll    = 64 << 20
+	eventCost     = 64
+	// unasked is for how long a kept watch goes on though nobody asks for its events.
+	unasked = time.Hour
+	// lookForUse is how often a watch that tells nothing is looked at.
+	lookForUse = time.Minute
+)
+
+// fileWatches keeps what happens to files for callers who come back for it. It is process-only: a restart of the server ends them all, and
+// who asks for one then hears that there is none.
+type fileWatches struct {
+	*deps
+	*finder
+
+	mu   sync.Mutex
+	kept map[string]*keptWatch
+	size int
+}
+
+// keptWatch is one watch. All but its first fields are under fileWatches.mu.
+type keptWatch struct {
+	id      string
+	sandbox core.SandboxID
+	path    string
+	cancel  context.CancelFunc
+
+	events []core.FileEvent
+	size   int
+	asked  time.Time
+	// err is why it has ended.
+	err error
+}
+
+// KeepWatch begins to keep what happens to files, and returns the watch's id.
+func (w *fileWatches) KeepWatch(ctx context.Context, p Principal, ref, path string, opts core.WatchOptions) (string, error) {
+	if err := p.may("KeepWatch"); err != nil {
+		return "", err
+	}
+	sb, g, err := w.running(ctx, p, ref)
+	if err == nil {
+		err = w.activity.touch(ctx, sb.ID)
+	}
+	if err != nil {
+		return "", err
+	}
+	// It outlives the call, but for its beginning.
+	life, cancel := context.WithCancel(w.tasks.stop)
+	begun := context.AfterFunc(ctx, cancel)
+	watch, err := g.Watch(life, path, opts)
+	if !begun() || err != nil {
+		cancel()
+		if err == nil {
+			_ = watch.Close()
+			err = core.Wrap(core.CodeCanceled, ctx.Err(), "the call was canceled")
+		}
+		return "", err
+	}
+	k := &keptWatch{id: core.NewID(), sandbox: sb.ID, path: path, cancel: cancel, asked: w.clock.Now()}
+	w.mu.Lock()
+	w.sweep()
+	w.kept[k.id] = k
+	w.mu.Unlock()
+	w.tasks.run(func(context.Context) {
+		defer cancel()
+		err := httpserve.FollowFiles(life, watch, lookForUse, func(list []core.FileEvent) error { return w.keep(k, list) }, func() error { return w.keep(k, nil) })
+		w.end(k, err)
+	})
+	return k.id, nil
+}
+
+// errUnasked ends a watch that nobody asks for.
+var errUnasked = errors.New("nobody asks for the events")
+
+// keep adds events to those that are asked for. What there is no room for is made up for by saying so.
+func (w *fileWatches) keep(k *keptWatch, list []core.FileEvent) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.clock.Now().Sub(k.asked) > unasked {
+		return errUnasked
+	}
+	for _, e := range list {
+		size := eventCost + len(e.Path) + len(e.To)
+		if k.size+size > maxKeptEvents || w.size+size > maxKeptAll {
+			w.empty(k)
+			e = core.FileEvent{Kind: core.FileOverflow, Path: k.path}
+			size = eventCost + len(e.Path)
+		}
+		k.events = append(k.events, e)
+		k.size += size
+		w.size += size
+	}
+	return nil
+}
+
+// empty drops what is kept. It is under mu.
+func (w *fileWatches) empty(k *keptWatch) {
+	w.size -= k.size
+	k.events, k.size = nil, 0
+}
+
+// end notes why a watch has ended. One that nobody asked for is forgotten at once.
+func (w *fileWatches) end(k *keptWatch, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		err = io.EOF
+	}
+	k.err = err
+	if errors.Is(err, errUnasked) || w.clock.Now().Sub(k.asked) > unasked {
+		w.forget(k)
+	}
+}
+
+// sweep forgets what has ended and was not asked for why. It is under mu.
+func (w *fileWatches) sweep() {
+	for _, k := range w.kept {
+		if k.err != nil && w.clock.Now().Sub(k.asked) > unasked {
+			w.forget(k)
+		}
+	}
+}
+
+// forget is under mu.
+func (w *fileWatches) forget(k *keptWatch) {
+	w.empty(k)
+	if w.kept[k.id] == k {
+		delete(w.kept, k.id)
+	}
+}
+
+// find returns a kept watch of a sandbox of the caller's.
+func (w *fileWatches) find(ctx context.Context, p Principal, ref, id string) (*keptWatch, error) {
+	sb, err := w.used(ctx, p, ref)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := w.kept[id]
+	if k == nil || k.sandbox != sb.ID {
+		return nil, &core.Error{Code: core.CodeNotFound, Field: "watch", Message: "no such watch: it was ended, not asked for within an hour, or lost when the server was restarted"}
+	}
+	return k, nil
+}
+
+// WatchEvents returns what has happened since it was last asked. The error comes once everything has been told: io.EOF after gone, or
+// why the watch broke off; the watch is forgotten then.
+func (w *fileWatches) WatchEvents(ctx context.Context, p Principal, ref, id string) ([]core.FileEvent, error) {
+	if err := p.may("WatchEvents"); err != nil {
+		return nil, err
+	}
+	k, err := w.find(ctx, p, ref, id)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k.asked = w.clock.Now()
+	list := k.events
+	w.empty(k)
+	if len(list) == 0 && k.err != nil {
+		w.forget(k)
+		return nil, k.err
+	}
+	return list, nil
+}
+
+// EndWatch ends a watch.
+func (w *fileWatches) EndWatch(ctx context.Context, p Principal, ref, id string) error {
+	if err := p.may("EndWatch"); err != nil {
+		return err
+	}
+	k, err := w.find(ctx, p, ref, id)
+	if err != nil {
+		return err
+	}
+	k.cancel()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forget(k)
+	return nil
+}
