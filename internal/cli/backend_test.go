@@ -211,10 +211,6 @@ func (m *machine) Guest(id core.SandboxID) (core.Guest, error) {
 	return nil, core.Errorf(core.CodeUnavailable, "the sandbox does not run")
 }
 
-func (m *machine) Files(_ context.Context, _ core.SandboxID) (core.FileReader, error) {
-	return nil, core.Errorf(core.CodeUnsupported, "this machine keeps no files")
-}
-
 func (m *machine) Metrics(_ context.Context, _ core.SandboxID) (core.SandboxMetrics, error) {
 	return core.SandboxMetrics{
 		At: time.Now(), CPUSeconds: 1.5, MemoryBytes: 30 << 20, MemoryLimitBytes: 512 << 20, DiskBytes: -1, Processes: 3,

@@ -397,6 +397,9 @@ func (g *guest) WriteFile(ctx context.Context, path string, o core.WriteOptions,
 	if mode == 0 {
 		mode = 0o644
 	}
+	if old, err := os.ReadFile(g.at(path)); err == nil && o.Append {
+		data = append(old, data...)
+	}
 	if err := errors.Join(os.WriteFile(g.at(path), data, mode), os.Chmod(g.at(path), mode)); err != nil {
 		return core.FileInfo{}, fileError(err)
 	}

@@ -56,16 +56,22 @@ func (f Files) Change(ctx context.Context, path string, ch FileChange) (FileInfo
 	return out, f.c.do(ctx, call{method: http.MethodPatch, path: p, query: pathQuery(path), in: req}, &out)
 }
 
-// Xattrs returns a file's extended attributes whose names begin with "user.". A symbolic link is followed.
-func (f Files) Xattrs(ctx context.Context, path string) (map[string][]byte, error) {
+// StatXattrs is Stat with Xattrs of what the path leads to.
+func (f Files) StatXattrs(ctx context.Context, path string) (FileInfo, error) {
 	p, err := f.path("/stat")
 	if err != nil {
-		return nil, err
+		return FileInfo{}, err
 	}
 	q := pathQuery(path)
 	q.Set("xattrs", "true")
 	var out FileInfo
-	if err := f.c.do(ctx, call{method: http.MethodGet, path: p, query: q}, &out); err != nil {
+	return out, f.c.do(ctx, call{method: http.MethodGet, path: p, query: q}, &out)
+}
+
+// Xattrs returns a file's extended attributes whose names begin with "user.". A symbolic link is followed.
+func (f Files) Xattrs(ctx context.Context, path string) (map[string][]byte, error) {
+	out, err := f.StatXattrs(ctx, path)
+	if err != nil {
 		return nil, err
 	}
 	list := make(map[string][]byte, len(out.Xattrs))

@@ -278,6 +278,11 @@ func testFilesOfADeadSandbox(t *testing.T, e env) {
 	e.Out(t, sb.ID, "cd /root/d && chown daemon:4321 /root/d/* && echo tmp >/tmp/f && ln -s "+bait+" abs && ln -s ../../../../../../../.."+bait+
 		" rel && ln -s /proc/self/environ env && ln -s /etc/shadow sh && python3 -c \"import os; os.setxattr(b'/root/d/\\xff', 'user.a', b'x')\"")
 	files := e.Client.Files(sb.ID)
+	// The time of a write is the sandbox's kernel's own until it writes it to the tree; one that is set is there at once.
+	at := time.Unix(1_000_000_000, 123_000_000).UTC()
+	if _, err := files.Change(ctx(t), "/root/d/\xff", shoal.FileChange{ModifiedAt: &at}); err != nil {
+		t.Fatal(err)
+	}
 	sum, err := files.Checksum(ctx(t), "/root/d/\xff", "")
 	if err != nil {
 		t.Fatal(err)
