@@ -26,7 +26,7 @@ RACE       := ^shoal/(internal/(control|node|guest|httpapi|cli|dialect|httpserve
 
 LDFLAGS    := -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
-.PHONY: help deps build guest clients test-build precompile demo test unit race e2e test-full fuzz bench check fmt vet arch lint vuln generate \
+.PHONY: help deps build guest clients test-build precompile demo test unit race e2e test-full fuzz bench bench-neighbours check fmt vet arch lint vuln generate \
         notices notices-check install uninstall clean
 
 help: ## List the targets.
@@ -104,6 +104,11 @@ bench: build ## Speed and size, as a table and JSON. Needs root and a quiet mach
 	@mkdir -p build
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o build/bench ./test/bench
 	build/bench -bin $(BIN) -commit $(VERSION) -json build/bench.json
+
+bench-neighbours: build ## What a neighbour notices of sandboxes that take all they can get: a table and JSON. Needs root and minutes.
+	@mkdir -p build
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o build/bench ./test/bench
+	build/bench -bin $(BIN) -commit $(VERSION) -only neighbours -json build/neighbours.json
 
 check: fmt vet arch lint notices-check ## Format, vet, architecture, lint: before every commit.
 

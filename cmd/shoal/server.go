@@ -219,6 +219,9 @@ func (s *server) limits() (control.Limits, error) {
 		CPUWeight: s.drivers.runtime.Capabilities().CPUWeight,
 		DiskQuota: disk.Quota, DiskQuotaReason: disk.QuotaReason, Quota: quota(c.Quota),
 	}
+	if files := s.drivers.runtime.Capabilities().OpenFiles; !c.IsSet("sandbox.open_files") {
+		l.Default.OpenFiles = max(1024, min(l.Default.OpenFiles, files/2)) // no process alone takes all that there are
+	}
 	if !disk.Quota && c.Quota.Disk != 0 {
 		return l, &core.Error{
 			Code: core.CodeUnsupported, Field: "quota.disk",

@@ -160,8 +160,8 @@ func sandboxSettings() []setting {
 			doc:     "Most processes and threads that a sandbox may have. Each process is some two threads of the host.",
 			binding: whole(func(c *Config) *int { return &c.Sandbox.PidsMax }, 16, 32768),
 		}, {
-			key: "sandbox.open_files", def: "65536", allowed: "a whole number from 1024 to sandbox.open_files_max",
-			doc:     "Open files that each process of a sandbox may have whose creator named no number. Root inside can raise it.",
+			key: "sandbox.open_files", def: "32768", allowed: "a whole number from 1024 to sandbox.open_files_max",
+			doc:     "Open files that each process of a sandbox may have whose creator named no number. Root inside can raise it. Of files on its disk all processes of a sandbox together can have 65536 open, or as many as the server itself where it may not raise that: half of it is the default if that is less.",
 			binding: whole(func(c *Config) *int { return &c.Sandbox.OpenFiles }, 1024, 1<<20),
 		}, {
 			key: "sandbox.open_files_max", def: "1048576", allowed: "a whole number from 1024 to 1048576",

@@ -88,7 +88,8 @@ func (x *execRecords) ended(ctx context.Context, actor core.Actor, sb core.Sandb
 	if end.PID != 0 {
 		e.PID = end.PID
 	}
-	e.Outcome, e.ExitCode, e.Signal, e.OutOfMemory = end.Outcome, end.ExitCode, end.Signal, end.OutOfMemory
+	e.Outcome, e.ExitCode, e.Signal = end.Outcome, end.ExitCode, end.Signal
+	e.OutOfMemory, e.Shortage = end.OutOfMemory, end.Shortage
 	e.OutputBytes, e.OutputFrom, e.Processes = end.OutputBytes, end.OutputFrom, end.Processes
 	e.EndedAt = x.clock.Now()
 	restarted := false
@@ -200,6 +201,13 @@ func execFacts(e core.Exec) map[string]string {
 	}
 	if e.OutOfMemory {
 		facts["out_of_memory"] = "true"
+		for name, n := range map[string]int64{
+			"memory_used_bytes": e.Shortage.UsedBytes, "memory_held_bytes": e.Shortage.HeldBytes, "memory_limit_bytes": e.Shortage.LimitBytes,
+		} {
+			if n > 0 {
+				facts[name] = strconv.FormatInt(n, 10)
+			}
+		}
 	}
 	return facts
 }

@@ -63,8 +63,10 @@ type Exec struct {
 	// OutOfMemory says that the guest agent killed processes of its group because the sandbox had used up its memory. The
 	// outcome is what it is without that: signaled if the leader was among them.
 	OutOfMemory bool
-	StartedAt   time.Time
-	EndedAt     time.Time
+	// Shortage has the figures of that, when the guest agent tells them; it is in the event of the end and not on record.
+	Shortage  Shortage
+	StartedAt time.Time
+	EndedAt   time.Time
 	// OutputBytes is how much it has written so far to stdout and stderr together: the end of its output ring.
 	OutputBytes int64
 	// OutputFrom is the offset of the oldest byte still in the ring.
@@ -72,6 +74,10 @@ type Exec struct {
 	// Processes is how many processes of its group are alive, the leader included.
 	Processes int
 }
+
+// Shortage is how memory was used up, in bytes: what the whole sandbox used when processes were killed for it, what those held,
+// and what there was.
+type Shortage struct{ UsedBytes, HeldBytes, LimitBytes int64 }
 
 // ExecResult is the reply of an exec that was waited for.
 type ExecResult struct {

@@ -49,6 +49,8 @@ func failures() []failure {
 		{syscall.EINVAL, core.CodeInvalid, notAllowed},
 		{syscall.ENXIO, core.CodeInvalid, notAllowed},
 		{syscall.EIO, core.CodeInvalid, notAllowed}, // files of /proc
+		{syscall.EMFILE, core.CodeExhausted, "too many files are open in the sandbox"},
+		{syscall.ENFILE, core.CodeExhausted, "too many files are open in the sandbox"},
 		{syscall.EBUSY, core.CodeConflict, inUse},
 		{syscall.ETXTBSY, core.CodeConflict, inUse},
 		{fs.ErrPermission, core.CodeDenied, "the file may not be changed or read"},

@@ -131,6 +131,9 @@ func entries(name string, n int, f func(fields []string) bool) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if full := noRoom(err); full != nil {
+		return full
+	}
 	if err != nil {
 		return core.Wrap(core.CodeInternal, err, "%s can't be read", name)
 	}

@@ -44,6 +44,8 @@ type execution struct {
 	reason core.Outcome
 	// outOfMemory says that we killed members because memory was used up.
 	outOfMemory bool
+	// shortage is how much was used then, the first time.
+	shortage *wire.Shortage
 	// killedJob is the last job that was killed for it.
 	killedJob int
 	code      int
@@ -226,7 +228,7 @@ func (e *execution) info() wire.ExecInfo {
 	i := wire.ExecInfo{
 		ID: e.id, PID: e.pid, Outcome: string(e.outcome), Signal: e.signal, StartedAt: e.started,
 		OutputBytes: end, OutputFrom: start, Processes: n,
-		OutOfMemory: e.outOfMemory,
+		OutOfMemory: e.outOfMemory, Shortage: e.shortage,
 	}
 	if e.outcome != core.OutcomeRunning {
 		i.EndedAt = e.ended

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shoal/internal/core"
+	"shoal/internal/guest/wire"
 )
 
 // memoryGuard keeps what runs in the sandbox below the tenant's limit of memory: at the limit it kills the greediest process
@@ -115,12 +116,12 @@ func (g *memoryGuard) look() time.Duration {
 	if used-limit > desperateExcess {
 		least = desperateLeast
 	}
-	victim := g.greediest(least)
+	victim, held := g.greediest(least)
 	if victim == nil {
 		return nap(0, time.Since(g.quiet))
 	}
 	g.srv.log.Warn("memory is used up: killing", slog.String("exec_id", victim.id), slog.Int64("used", used), slog.Int64("limit", limit))
-	victim.killForMemory(least)
+	victim.killForMemory(least, wire.Shortage{Used: used, Held: held, Limit: limit})
 	g.awaitRelief(victim, used+reliefRise)
 	g.quiet = time.Now()
 	return nap(0, 0)
@@ -158,8 +159,8 @@ func nap(left int64, quiet time.Duration) time.Duration {
 	return max(min(d, longestNap), min(quiet/quietShare, quietNap))
 }
 
-// greediest returns the exec whose group holds most, nil if none holds least.
-func (g *memoryGuard) greediest(least int64) *execution {
+// greediest returns the exec whose group holds most, and how much; nil if none holds least.
+func (g *memoryGuard) greediest(least int64) (*execution, int64) {
 	g.srv.mu.Lock()
 	list := slices.Clone(g.srv.order)
 	g.srv.mu.Unlock()
@@ -169,7 +170,7 @@ func (g *memoryGuard) greediest(least int64) *execution {
 			victim, least = e, n
 		}
 	}
-	return victim
+	return victim, least
 }
 
 // awaitRelief waits until memory is below the limit, or what was killed has had its time, or others use up more than most.
@@ -208,13 +209,15 @@ func (e *execution) memory() int64 {
 // killForMemory kills the exec's group, in as few steps as can be: while processes fight for the processor each step takes
 // its time, and memory goes on running out. On a terminal the greediest job goes first if it holds least, and the shell is
 // spared.
-func (e *execution) killForMemory(least int64) {
+func (e *execution) killForMemory(least int64, s wire.Shortage) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.group == nil {
 		return
 	}
-	e.outOfMemory = true
+	if e.outOfMemory = true; e.shortage == nil {
+		e.shortage = &s
+	}
 	if job := e.greediestJob(least); job > 1 && job != e.killedJob && syscall.Kill(-job, syscall.SIGKILL) == nil {
 		e.killedJob = job
 		return

@@ -94,6 +94,9 @@ func TestGuardKillsTheGreediest(t *testing.T) {
 	if e := a.get(t, big); e.Outcome != core.OutcomeSignaled || e.Signal != "SIGKILL" || !e.OutOfMemory {
 		t.Errorf("the greediest ended as %+v", e)
 	}
+	if s := a.get(t, big).Shortage; s.LimitBytes != machineMemory || s.UsedBytes != machineMemory || s.HeldBytes < 100<<20 {
+		t.Errorf("the figures are %+v", s)
+	}
 	if e := a.get(t, small); e.Outcome != core.OutcomeRunning || e.OutOfMemory {
 		t.Errorf("a small one: %+v", e)
 	}

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -24,7 +25,9 @@ func findProgram(name, dir, list string, acc account) (string, error) {
 		if !strings.HasPrefix(name, "/") {
 			full = path.Join(dir, name)
 		}
-		switch found, ok := executable(full, acc); {
+		switch found, ok, err := executable(full, acc); {
+		case err != nil:
+			return "", err
 		case !found:
 			return "", core.Invalid("cmd", "no such program: %q", name)
 		case !ok:
@@ -38,9 +41,9 @@ func findProgram(name, dir, list string, acc account) (string, error) {
 		if strings.HasPrefix(d, "/") {
 			full = path.Join(d, name)
 		}
-		found, ok := executable(full, acc)
-		if ok {
-			return full, nil
+		found, ok, err := executable(full, acc)
+		if ok || err != nil {
+			return full, err
 		}
 		denied = denied || found
 	}
@@ -54,13 +57,22 @@ func notExecutable(name string) error {
 	return &core.Error{Code: core.CodeDenied, Field: "cmd", Message: fmt.Sprintf("not executable: %q", name)}
 }
 
-// executable reports whether there is a file, and whether it is a program that the user may execute by its mode.
-func executable(name string, acc account) (found, ok bool) {
+// executable reports whether there is a file, and whether it is a program that the user may execute by its mode. An error says that
+// the sandbox has no room to look: what can't be seen may be there.
+func executable(name string, acc account) (found, ok bool, err error) {
 	st, err := os.Stat(name)
 	if err != nil {
-		return false, false
+		return false, false, noRoom(err)
 	}
-	return true, st.Mode().IsRegular() && mayExecute(st, acc)
+	return true, st.Mode().IsRegular() && mayExecute(st, acc), nil
+}
+
+// noRoom returns the error of a call that failed because the sandbox has used up descriptors or memory; nil if it failed otherwise.
+func noRoom(err error) error {
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
+		return core.Wrap(core.CodeExhausted, err, "the sandbox has no room for another process: its open files or its memory are used up")
+	}
+	return nil
 }
 
 // mayExecute reports whether a user may execute a file, or enter a directory, by its mode. Root may enter any directory.

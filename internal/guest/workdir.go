@@ -19,6 +19,9 @@ func checkDir(dir, base string, acc account) (string, error) {
 		dir = strings.TrimSuffix(base, "/") + "/" + dir
 	}
 	st, err := os.Stat(dir)
+	if full := noRoom(err); full != nil {
+		return "", full
+	}
 	if err != nil {
 		return "", &core.Error{Code: core.CodeInvalid, Field: "cwd", Message: fmt.Sprintf("no such directory: %q", dir), Err: err}
 	}

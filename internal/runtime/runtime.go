@@ -41,6 +41,8 @@ type Capabilities struct {
 	MemoryLimit bool
 	// CPUWeight says that Spec.Resources.CPUWeight is.
 	CPUWeight bool
+	// OpenFiles is how many files of its tree all processes of a sandbox together can have open.
+	OpenFiles int
 	// Survives says that sandboxes go on when the process that started them dies, and can be adopted.
 	Survives bool
 	// OwnerUID is the first host uid (and gid) of the range that the guest's ids 0 to OwnerCount-1 are mapped to. A

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"shoal/test/bombs"
 )
 
 // series is one measurement's runs.
@@ -68,6 +70,8 @@ type report struct {
 	Machine machine   `json:"machine"`
 	Series  []*series `json:"series"`
 	Goals   []goal    `json:"goals"`
+	// Neighbours is there if it was asked for.
+	Neighbours *neighbours `json:"neighbours,omitempty"`
 }
 
 func newReport(o options) *report {
@@ -126,6 +130,10 @@ func (r *report) table(w io.Writer) {
 	}
 	_ = tw.Flush()
 	fmt.Fprintln(w)
+	if r.Neighbours != nil {
+		bombs.Table(w, r.Neighbours.Quiet, r.Neighbours.Bombs)
+		fmt.Fprintln(w)
+	}
 	for _, g := range r.Goals {
 		mark := "holds"
 		if !g.Holds {

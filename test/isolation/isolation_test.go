@@ -47,6 +47,7 @@ func TestIsolation(t *testing.T) {
 		{"memory bomb", testMemoryBomb},
 		{"output flood", testOutputFlood},
 		{"full disk", testFullDisk},
+		{"neighbours of bombs", testNeighbours},
 		{"deep and wide directories", testOddTrees},
 		{"keys", testKeys},
 		{"host names and origins", testHostNames},

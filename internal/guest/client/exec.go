@@ -182,6 +182,12 @@ func execOf(info wire.ExecInfo, id core.ExecID) (core.Exec, error) {
 		OutputBytes: info.OutputBytes, OutputFrom: info.OutputFrom, Processes: info.Processes,
 		OutOfMemory: info.OutOfMemory,
 	}
+	if s := info.Shortage; s != nil {
+		if s.Used < 0 || s.Held < 0 || s.Limit < 0 {
+			return bad("impossible memory")
+		}
+		e.Shortage = core.Shortage{UsedBytes: s.Used, HeldBytes: s.Held, LimitBytes: s.Limit}
+	}
 	if e.Outcome != core.OutcomeRunning {
 		e.EndedAt = info.EndedAt.UTC()
 	}

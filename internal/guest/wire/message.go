@@ -119,17 +119,26 @@ type ExecRef struct {
 
 // ExecInfo is what the agent knows of an exec. It does not repeat the request.
 type ExecInfo struct {
-	ID          string    `json:"id"`
-	PID         int       `json:"pid"`
-	Outcome     string    `json:"outcome,omitempty"`
-	ExitCode    *int      `json:"exit_code,omitempty"`
-	Signal      string    `json:"signal,omitempty"`
-	OutOfMemory bool      `json:"out_of_memory,omitempty"`
+	ID          string `json:"id"`
+	PID         int    `json:"pid"`
+	Outcome     string `json:"outcome,omitempty"`
+	ExitCode    *int   `json:"exit_code,omitempty"`
+	Signal      string `json:"signal,omitempty"`
+	OutOfMemory bool   `json:"out_of_memory,omitempty"`
+	// Shortage has the figures of that. It is since version 4.
+	Shortage    *Shortage `json:"shortage,omitempty"`
 	StartedAt   time.Time `json:"started_at"`
 	EndedAt     time.Time `json:"ended_at,omitzero"`
 	OutputBytes int64     `json:"output_bytes"`
 	OutputFrom  int64     `json:"output_from"`
 	Processes   int       `json:"processes"`
+}
+
+// Shortage is how memory was used up, in bytes.
+type Shortage struct {
+	Used  int64 `json:"used"`
+	Held  int64 `json:"held"`
+	Limit int64 `json:"limit"`
 }
 
 // ListRequest asks for at most Limit execs after the one with the id After, in the order in which they started.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -43,6 +44,9 @@ func createFromJob() (result, error) {
 		return result{}, fmt.Errorf("close job: %w", err)
 	}
 	unix.Umask(0o022)
+	if _, err := limitDescriptors(); err != nil {
+		return result{}, err
+	}
 	stage, err := newStage(j)
 	if err != nil {
 		return result{}, err
@@ -89,4 +93,22 @@ func isTraced(status []byte) bool {
 	_, rest, found := bytes.Cut(status, []byte("\nTracerPid:"))
 	value, _, _ := bytes.Cut(rest, []byte("\n"))
 	return found && string(bytes.TrimSpace(value)) != "0"
+}
+
+// sandboxFiles is how many descriptors of the host a sandbox may have: each file of its tree that is open inside is one.
+// What the server was started with is not the measure: sometimes that is a thousand, sometimes a million.
+const sandboxFiles = 1 << 16
+
+// limitDescriptors sets the limit for the sentry and the gofer, which inherit it, and returns what it is. Where it may not be raised
+// it stays as it is.
+func limitDescriptors() (int, error) {
+	limit := syscall.Rlimit{Cur: sandboxFiles, Max: sandboxFiles}
+	err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+	if errors.Is(err, unix.EPERM) {
+		err = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("limit descriptors: %w", err)
+	}
+	return int(limit.Cur), nil
 }

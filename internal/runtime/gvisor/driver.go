@@ -158,7 +158,8 @@ func (c Config) complete() (Config, error) {
 func (d *Driver) Capabilities() runtime.Capabilities {
 	return runtime.Capabilities{
 		CPULimit: d.cgroups.limitsCPU(), MemoryLimit: d.cgroups.limitsMemory(), CPUWeight: d.cgroups.weighsCPU(), Survives: true,
-		OwnerUID: d.cfg.OwnerUID, OwnerCount: d.cfg.OwnerCount,
+		OpenFiles: sandboxDescriptors(),
+		OwnerUID:  d.cfg.OwnerUID, OwnerCount: d.cfg.OwnerCount,
 	}
 }
 
@@ -214,4 +215,20 @@ func (d *Driver) DialGuest(ctx context.Context, id core.SandboxID) (net.Conn, er
 		return nil, core.Wrap(core.CodeUnavailable, err, "the guest agent does not answer")
 	}
 	return conn, nil
+}
+
+// sandboxDescriptors is what limitDescriptors comes to in a creator that this process starts.
+func sandboxDescriptors() int {
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil || own.Max >= sandboxFiles || canRaise() {
+		return sandboxFiles
+	}
+	return int(own.Max)
+}
+
+// canRaise reports whether this process may raise its limits.
+func canRaise() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
 }
