@@ -110,12 +110,18 @@ func sizeFacts(r core.Resources) map[string]string {
 
 // loop writes down that the server is there, and measures.
 func (u *usage) loop(ctx context.Context) {
+	var rolled core.Day
 	for {
 		if err := u.writeSeen(ctx); err != nil && ctx.Err() == nil {
 			u.log.Warn("write when the server was there", slog.Any("err", err))
 		}
-		if err := u.measure(ctx); err != nil && ctx.Err() == nil {
-			u.log.Warn("measure what sandboxes keep", slog.Any("err", err))
+		today := core.DayOf(u.clock.Now())
+		if u.sizes != nil || today != rolled {
+			if err := u.measure(ctx, today); err == nil {
+				rolled = today
+			} else if ctx.Err() == nil {
+				u.log.Warn("measure what sandboxes keep", slog.Any("err", err))
+			}
 		}
 		if !pause(ctx, u.clock, measureEvery) {
 			return
@@ -123,11 +129,9 @@ func (u *usage) loop(ctx context.Context) {
 	}
 }
 
-// measure asks what each sandbox keeps, and counts from now on what has changed.
-func (u *usage) measure(ctx context.Context) error {
-	if u.sizes == nil {
-		return nil
-	}
+// measure asks what each sandbox keeps, and counts from now on what has changed. What goes on since another day is counted until
+// now, so that whoever asks for usage needs not look far back.
+func (u *usage) measure(ctx context.Context, today core.Day) error {
 	var after core.SandboxID
 	for {
 		var list []core.Meter
@@ -141,13 +145,8 @@ func (u *usage) measure(ctx context.Context) error {
 		after = list[len(list)-1].Sandbox
 		changed := map[core.SandboxID]int64{}
 		for _, m := range list {
-			bytes, err := u.sizes.KeptBytes(ctx, m.Sandbox)
-			if err != nil {
-				// It may just have been deleted. What can't be measured now is as it was.
-				u.log.Debug("measure what a sandbox keeps", slog.String("sandbox_id", string(m.Sandbox)), slog.Any("err", err))
-				continue
-			}
-			if bytes != m.KeptBytes {
+			bytes := u.size(ctx, m)
+			if bytes != m.KeptBytes || core.DayOf(m.Since) < today {
 				changed[m.Sandbox] = bytes
 			}
 		}
@@ -155,6 +154,19 @@ func (u *usage) measure(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// size measures a sandbox. One that can't be measured now, as when it has just been deleted, is as it was.
+func (u *usage) size(ctx context.Context, m core.Meter) int64 {
+	if u.sizes == nil {
+		return -1
+	}
+	bytes, err := u.sizes.KeptBytes(ctx, m.Sandbox)
+	if err != nil {
+		u.log.Debug("measure what a sandbox keeps", slog.String("sandbox_id", string(m.Sandbox)), slog.Any("err", err))
+		return m.KeptBytes
+	}
+	return bytes
 }
 
 func (u *usage) putKept(ctx context.Context, changed map[core.SandboxID]int64) error {

@@ -25,7 +25,7 @@ const usageColumns = `awake_ms, kept_ms, vcpu_ms, memory_large, memory_small, di
 const goOn = "CASE WHEN since > ?1 AND since - ?1 <= 60000 THEN since ELSE ?1 END"
 
 // addUsage is the end of an INSERT that adds to what is there.
-const addUsage = ` ON CONFLICT (tenant, sandbox, day) DO UPDATE SET awake_ms = awake_ms + excluded.awake_ms,
+const addUsage = ` ON CONFLICT (day, tenant, sandbox) DO UPDATE SET awake_ms = awake_ms + excluded.awake_ms,
 	kept_ms = kept_ms + excluded.kept_ms, vcpu_ms = vcpu_ms + excluded.vcpu_ms,
 	memory_large = memory_large + excluded.memory_large, memory_small = memory_small + excluded.memory_small,
 	disk_large = disk_large + excluded.disk_large, disk_small = disk_small + excluded.disk_small,
@@ -106,16 +106,19 @@ func (w *writer) CountExec(tenant core.TenantID, sandbox core.SandboxID, from, t
 	return nil
 }
 
-// forgetMost bounds what one call drops, so that no other write waits for long.
-const forgetMost = 2000
+// How many rows, and meters of each tenant, one call drops at most, so that no other write waits for long.
+const (
+	forgetMost   = 2000
+	forgetMeters = 300
+)
 
 // ForgetUsage sums up what need not be told apart any more, some of it at a time.
 func (w *writer) ForgetUsage(keep store.UsageKeep) (int, error) {
 	if keep.Detail < keep.First || keep.Ended < 0 {
 		return 0, core.Errorf(core.CodeInvalid, "what is kept by itself is kept")
 	}
-	dropped, err := w.change("drop old usage", `DELETE FROM usage_day WHERE (tenant, sandbox, day) IN
-		(SELECT tenant, sandbox, day FROM usage_day WHERE day < ? LIMIT ?)`, keep.First, forgetMost)
+	dropped, err := w.change("drop old usage", `DELETE FROM usage_day WHERE (day, tenant, sandbox) IN
+		(SELECT day, tenant, sandbox FROM usage_day WHERE day < ? LIMIT ?)`, keep.First, forgetMost)
 	if err != nil {
 		return 0, err
 	}
@@ -133,8 +136,8 @@ func (w *writer) ForgetUsage(keep store.UsageKeep) (int, error) {
 		}
 		dropped += n
 	}
-	n, err := w.sumUp(`(tenant, sandbox, day) IN (SELECT tenant, sandbox, day FROM usage_day WHERE day < ? AND sandbox <> '' ORDER BY day LIMIT ?)`,
-		keep.Detail, forgetMost)
+	n, err := w.sumUp(`(day, tenant, sandbox) IN (SELECT day, tenant, sandbox FROM usage_day WHERE day < ? AND sandbox <> ''
+		ORDER BY day, tenant, sandbox LIMIT ?)`, keep.Detail, forgetMost)
 	return int(dropped + n), err
 }
 
@@ -151,10 +154,13 @@ func (w *writer) forgetEnded(tenant core.TenantID, keep store.UsageKeep) (int64,
 		before = max(before, beyond+1)
 	}
 	const old = "(SELECT sandbox FROM usage_meter WHERE tenant = ? AND ended IS NOT NULL AND ended < ? ORDER BY ended, sandbox LIMIT ?)"
-	if _, err := w.sumUp("tenant = ? AND sandbox <> '' AND sandbox IN "+old, tenant, tenant, before, forgetMost); err != nil {
+	_, err = w.sumUp(`(day, tenant, sandbox) IN (WITH days AS (SELECT DISTINCT day AS d FROM usage_day), gone AS MATERIALIZED `+old+`
+		SELECT day, tenant, u.sandbox FROM days CROSS JOIN gone CROSS JOIN usage_day u WHERE day = d AND tenant = ? AND u.sandbox = gone.sandbox)`,
+		tenant, before, forgetMeters, tenant)
+	if err != nil {
 		return 0, err
 	}
-	return w.change("drop meters", "DELETE FROM usage_meter WHERE sandbox IN "+old, tenant, before, forgetMost)
+	return w.change("drop meters", "DELETE FROM usage_meter WHERE sandbox IN "+old, tenant, before, forgetMeters)
 }
 
 // sumUp adds rows to those of their tenants and drops them.

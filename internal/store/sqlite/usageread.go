@@ -106,7 +106,7 @@ func (r *reader) Usage(q store.UsageQuery, page store.Page) (list []core.UsageRo
 	}
 	having := ""
 	if ok {
-		having = s.tuple(keys, ">", "after", begin)
+		having = " AND " + s.tuple(keys, ">", "after", begin)
 	}
 	list, over, err := readPage(r, scanUsage, store.UsageSize, page.Limit, usageQuery(q, keys, s.where, having), s.args...)
 	if len(keys) == 0 && len(list) == 1 && list[0].Usage == (core.Usage{}) {
@@ -133,6 +133,7 @@ func (r *reader) usageBound(q store.UsageQuery, s *usageSelect, begin core.Usage
 	keys := []string{"tenant", "sandbox"}
 	query, args := "SELECT tenant, sandbox FROM usage_meter WHERE 1", []any{}
 	if q.Tenant != "" {
+		keys = keys[1:] // so that rows are found by it
 		query, args, begin.Tenant = query+" AND tenant = ?", append(args, q.Tenant), q.Tenant
 	}
 	if ok {
@@ -165,50 +166,61 @@ func (s *usageSelect) tuple(keys []string, compare, prefix string, u core.UsageR
 		s.args = append(s.args, sql.Named(prefix+keys[i], v))
 		names = append(names, ":"+prefix+keys[i])
 	}
-	return "(" + strings.Join(keys, ", ") + ") " + compare + " (" + strings.Join(names, ", ") + ")"
+	return "(" + strings.ReplaceAll(strings.Join(keys, ", "), "label", "coalesce(value, '')") + ") " + compare + " (" + strings.Join(names, ", ") + ")"
 }
 
-// usageQuery writes the query: what was counted and what goes on, summed up by the keys.
+// usageQuery writes the query: what was counted and what goes on, each summed up, and then together. A label is the column value until it
+// is summed up.
 func usageQuery(q store.UsageQuery, keys []string, where, having string) string {
-	text := "WITH RECURSIVE days (d) AS (VALUES (:from) UNION ALL SELECT d + 1 FROM days WHERE d < :to), "
+	const days = "WITH RECURSIVE days (d) AS (VALUES (:from) UNION ALL SELECT d + 1 FROM days WHERE d < :to)"
+	const sinceDays = `, since_days (d) AS (SELECT max(:from, (SELECT min(since) FROM usage_meter WHERE ended IS NULL) / 86400000)
+		UNION ALL SELECT d + 1 FROM since_days WHERE d < :to)`
+	text, join := days+sinceDays, ""
 	if q.ByLabel != "" {
-		text += `who AS MATERIALIZED (SELECT sandbox AS id, coalesce((SELECT value FROM json_each(labels) WHERE key = :key), '') AS label
-			FROM usage_meter WHERE 1` + where + "), "
+		// Written so that SQLite takes it for large, and makes an index of its own for it: each label is read once.
+		text += `, who AS MATERIALIZED (SELECT sandbox AS id, (SELECT value FROM json_each(labels) WHERE key = :key) AS value
+			FROM usage_meter WHERE +tenant = +tenant` + strings.ReplaceAll(where, "tenant =", "+tenant =") + ")"
+		join = " LEFT JOIN who ON id = sandbox"
 	}
-	text += "spent AS (SELECT tenant, sandbox, day, " + usageColumns + " FROM usage_day WHERE day BETWEEN :from AND :to" + where +
-		" UNION ALL " + spentSince + where + ") WHERE ms > 0), apart AS (SELECT spent.*"
-	if q.ByLabel != "" {
-		text += ", coalesce(who.label, '') AS label FROM spent LEFT JOIN who ON id = sandbox), summed AS (SELECT "
-	} else {
-		text += " FROM spent), summed AS (SELECT "
-	}
-	for _, k := range []string{"tenant", "sandbox", "label"} {
-		if !slices.Contains(keys, k) {
-			text += "'' AS "
-		}
-		text += k + ", "
-	}
-	if !q.ByDay {
-		text += "0 AS "
-	}
-	text += "day"
-	for c := range strings.SplitSeq(usageColumns, ", ") {
-		text += ", coalesce(sum(" + c + "), 0) AS " + c
-	}
-	text += " FROM apart"
-	if having != "" {
-		text += " WHERE " + having
-	}
+	text += ", parts AS (" + summedUp(keys, "days CROSS JOIN usage_day"+join+" WHERE day = d"+where+having) + "), live AS (" +
+		summedUp(keys, "("+strings.ReplaceAll(spentSince, "days CROSS", "since_days CROSS")+where+") WHERE ms > 0)"+join+" WHERE 1"+having) +
+		"), summed AS (" + strings.ReplaceAll(summedUp(keys, "(SELECT * FROM parts UNION ALL SELECT * FROM live)"), "coalesce(value, '')", "label")
 	order := ""
 	if len(keys) > 0 {
 		order = " ORDER BY " + strings.Join(keys, ", ")
-		text += " GROUP BY " + strings.Join(keys, ", ") + order + " LIMIT :limit"
+		text += order + " LIMIT :limit"
 	}
 	if q.BySandbox {
 		return text + `) SELECT summed.*, coalesce(m.name, ''), coalesce(m.template, ''), m.labels
 			FROM summed LEFT JOIN (SELECT sandbox AS id, name, template, labels FROM usage_meter) m ON m.id = sandbox` + order
 	}
 	return text + ") SELECT *, '', '', NULL FROM summed" + order
+}
+
+// summedUp writes the sums of some rows by some keys. What is no key is empty.
+func summedUp(keys []string, from string) string {
+	text := "SELECT "
+	for _, k := range []string{"tenant", "sandbox", "label"} {
+		switch {
+		case !slices.Contains(keys, k):
+			text += "'' AS "
+		case k == "label":
+			text += "coalesce(value, '') AS "
+		}
+		text += k + ", "
+	}
+	if !slices.Contains(keys, "day") {
+		text += "0 AS "
+	}
+	text += "day"
+	for c := range strings.SplitSeq(usageColumns, ", ") {
+		text += ", coalesce(sum(" + c + "), 0) AS " + c
+	}
+	text += " FROM " + from
+	if len(keys) > 0 {
+		text += " GROUP BY " + strings.Join(keys, ", ")
+	}
+	return text
 }
 
 func scanUsage(r row) (u core.UsageRow, err error) {
