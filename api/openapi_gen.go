@@ -1500,6 +1500,72 @@ type UpdateTenantRequest struct {
 	Suspended *bool `json:"suspended,omitempty"`
 }
 
+// UsageList A page of usage.
+type UsageList struct {
+	// From The first day.
+	From string `json:"from"`
+
+	// NextCursor The cursor of the next page; absent on the last, and only there.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+
+	// To The last day.
+	To string `json:"to"`
+
+	// Usage Rows that are not all zero.
+	Usage []UsageRow `json:"usage"`
+}
+
+// UsageRow What was used by those that have in common what the row says of them.
+type UsageRow struct {
+	// AwakeSeconds For how many seconds sandboxes were running.
+	AwakeSeconds float64 `json:"awake_seconds"`
+
+	// Day The day of UTC, such as `2026-11-30`; only by `day`.
+	Day string `json:"day,omitempty,omitzero"`
+
+	// DiskGibSeconds What they kept of their own writes, in GiB × seconds, measured every minute. What they share with their template is not theirs and doesn't count.
+	DiskGibSeconds float64 `json:"disk_gib_seconds"`
+
+	// DiskMeasuredSeconds For how many of kept_seconds that is known. On a node without disk quotas it is 0: nobody can tell there.
+	DiskMeasuredSeconds float64 `json:"disk_measured_seconds"`
+
+	// EgressBytes What was sent to other networks, in bytes: always 0 in this release, which refuses all egress.
+	EgressBytes int64 `json:"egress_bytes"`
+
+	// ExecSeconds How many seconds they took, from start to end.
+	ExecSeconds float64 `json:"exec_seconds"`
+
+	// Execs How many processes that were started by calls have ended.
+	Execs int64 `json:"execs"`
+
+	// KeptSeconds For how many seconds their files were kept, running or not, until they were deleted.
+	KeptSeconds float64 `json:"kept_seconds"`
+
+	// Label The value of the label; only by `label:KEY`, and empty for what doesn't have it.
+	Label *string `json:"label,omitempty"`
+
+	// Labels The labels that it has or had last.
+	Labels map[string]string `json:"labels,omitempty,omitzero"`
+
+	// MemoryGibSeconds Their memory_bytes in GiB (2³⁰ bytes) × the seconds for which it was theirs.
+	MemoryGibSeconds float64 `json:"memory_gib_seconds"`
+
+	// Name The name that the sandbox has or had last.
+	Name string `json:"name,omitempty,omitzero"`
+
+	// SandboxID The sandbox; only by `sandbox`, and absent for what is no longer told apart.
+	SandboxID string `json:"sandbox_id,omitempty,omitzero"`
+
+	// Template The template that it was made from.
+	Template string `json:"template,omitempty,omitzero"`
+
+	// Tenant The tenant's id; only by `tenant`.
+	Tenant string `json:"tenant,omitempty,omitzero"`
+
+	// VcpuSeconds Their vcpus × those seconds: what they could use, not what they did.
+	VcpuSeconds float64 `json:"vcpu_seconds"`
+}
+
 // Version Which server answers.
 type Version struct {
 	// API The version of this API, `v1`.
@@ -1969,6 +2035,27 @@ type ListTenantsParams struct {
 type DeleteTenantParams struct {
 	// Force Delete it with all the sandboxes that it has.
 	Force bool `form:"force,omitempty" json:"force,omitempty,omitzero"`
+}
+
+// GetUsageParams defines parameters for GetUsage.
+type GetUsageParams struct {
+	// From The first day, of UTC (default 29 days before the last).
+	From string `form:"from,omitempty" json:"from,omitempty,omitzero"`
+
+	// To The last day, of UTC, at most 399 days after the first (default today).
+	To string `form:"to,omitempty" json:"to,omitempty,omitzero"`
+
+	// By What is told apart: `tenant`, `sandbox`, `day`, or `label:KEY`, the value of a label, which is cut after 256 characters. May be repeated, with one label at most. Rows come in the order of tenant, sandbox, label and day. By `tenant`, an operator's key is told of all tenants; without it, and for every other key, it is one's own.
+	By []string `form:"by,omitempty" json:"by,omitempty,omitzero"`
+
+	// Sandbox Only this sandbox, by id or name, or by id one that is deleted.
+	Sandbox string `form:"sandbox,omitempty" json:"sandbox,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
+	Cursor string `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
+	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
 // CreateKeyJSONRequestBody defines body for CreateKey for application/json ContentType.

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "ceecce2e57774a1783a3ab5fba5649c8055d1438f7666a1336e2c222f380592c"
+const DocumentDigest = "6c1b07ae947f35ac9312fc2458a236dc6225351849a5b631a80942ad265fb9ce"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "1a5670e4e978fb19adf5492644cd8e6ab2ce408d51448995e0cb1226a9b774e4"
+const TypesDigest = "0ac1685fc978a3ea3c44c5188fddf2ca61335aafc1b062246cb484a1038a7cea"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -161,6 +161,14 @@ func Routes() []Route {
 		{ID: "updateTenant", Method: "PATCH", Path: "/v1/tenants/{id}", Open: false, Body: true},
 		{ID: "deleteTenant", Method: "DELETE", Path: "/v1/tenants/{id}", Open: false, Body: false, Query: []Parameter{
 			{Name: "force", Type: Boolean},
+		}},
+		{ID: "getUsage", Method: "GET", Path: "/v1/usage", Open: false, Body: false, Query: []Parameter{
+			{Name: "from", Type: String, MaxLength: 10},
+			{Name: "to", Type: String, MaxLength: 10},
+			{Name: "by", Many: true, Type: String},
+			{Name: "sandbox", Type: String, MaxLength: 63},
+			{Name: "cursor", Type: String, MaxLength: 4096},
+			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
 		{ID: "getVersion", Method: "GET", Path: "/v1/version", Open: false, Body: false},
 	}

@@ -155,8 +155,8 @@ func checkArguments(c *cobra.Command) {
 	c.Flags().BoolP("help", "h", false, "show this")
 	if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
-			if f := c.Flags().Lookup("output"); f != nil && f.Value.String() != outputTable && f.Value.String() != outputJSON {
-				return usage(c, "-o takes table or json, not %q", f.Value.String())
+			if err := checkOutput(c); err != nil {
+				return err
 			}
 			return run(c, args)
 		}
@@ -164,4 +164,19 @@ func checkArguments(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		checkArguments(sub)
 	}
+}
+
+// checkOutput refuses an output format that a command doesn't have.
+func checkOutput(c *cobra.Command) error {
+	f := c.Flags().Lookup("output")
+	if f == nil || f.Value.String() == outputTable || f.Value.String() == outputJSON {
+		return nil
+	}
+	if c.Annotations[alsoCSV] == "" {
+		return usage(c, "-o takes table or json, not %q", f.Value.String())
+	}
+	if f.Value.String() != outputCSV {
+		return usage(c, "-o takes table, json or csv here, not %q", f.Value.String())
+	}
+	return nil
 }

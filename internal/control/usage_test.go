@@ -37,14 +37,11 @@ func (s *sizes) set(id core.SandboxID, n int64) {
 func (w *world) used(sb core.Sandbox) core.UsageRow {
 	w.t.Helper()
 	p := control.Principal{Tenant: sb.Tenant, Scopes: core.OrdinaryScopes()}
-	list, next, err := w.svc.Usage(w.t.Context(), p, control.UsageQuery{BySandbox: true, Sandbox: string(sb.ID)}, store.Page{Limit: 10})
-	if err != nil || next != "" || len(list) > 1 {
-		w.t.Fatalf("usage is %+v, %q, %v", list, next, err)
+	page, err := w.svc.Usage(w.t.Context(), p, control.UsageQuery{BySandbox: true, Sandbox: string(sb.ID)}, store.Page{Limit: 10})
+	if err != nil || page.Next != "" || len(page.Rows) != 1 {
+		w.t.Fatalf("usage is %+v, %v", page, err)
 	}
-	if len(list) == 0 {
-		return core.UsageRow{}
-	}
-	return list[0]
+	return page.Rows[0]
 }
 
 // near says that some milliseconds are what they should be, but for those that a server takes to start.
@@ -178,20 +175,20 @@ func TestUsageIsTheTenants(t *testing.T) {
 		}
 		w.pass(7 * time.Second)
 		for _, ref := range []string{string(theirs.ID), core.NewID()} {
-			_, _, err := w.svc.Usage(t.Context(), alice, control.UsageQuery{Sandbox: ref}, store.Page{Limit: 1})
+			_, err := w.svc.Usage(t.Context(), alice, control.UsageQuery{Sandbox: ref}, store.Page{Limit: 1})
 			wantCode(t, err, core.CodeNotFound)
 		}
 		operator := alice
 		operator.Admin = true
 		for i, p := range []control.Principal{alice, operator} {
 			want := i + 1
-			list, _, err := w.svc.Usage(t.Context(), p, control.UsageQuery{ByTenant: true, BySandbox: true}, store.Page{Limit: 10})
-			if err != nil || len(list) != want || list[0].Tenant != "alice" || list[0].Sandbox != mine.ID {
-				t.Errorf("%+v is told %+v, %v", p, list, err)
+			page, err := w.svc.Usage(t.Context(), p, control.UsageQuery{ByTenant: true, BySandbox: true}, store.Page{Limit: 10})
+			if err != nil || len(page.Rows) != want || page.Rows[0].Tenant != "alice" || page.Rows[0].Sandbox != mine.ID {
+				t.Errorf("%+v is told %+v, %v", p, page, err)
 			}
-			list, _, err = w.svc.Usage(t.Context(), p, control.UsageQuery{}, store.Page{Limit: 10})
-			if err != nil || len(list) != 1 || list[0].AwakeMillis != 7000 {
-				t.Errorf("%+v is told of the own %+v, %v", p, list, err)
+			page, err = w.svc.Usage(t.Context(), p, control.UsageQuery{}, store.Page{Limit: 10})
+			if err != nil || len(page.Rows) != 1 || page.Rows[0].AwakeMillis != 7000 || page.To-page.From != 29 {
+				t.Errorf("%+v is told of the own %+v, %v", p, page, err)
 			}
 		}
 		if err := w.svc.DeleteSandbox(t.Context(), bob, "lab"); err != nil {

@@ -19,13 +19,21 @@ type UsageQuery struct {
 	ByLabel                    string
 }
 
+// UsagePage is a page of what was used.
+type UsagePage struct {
+	// From and To are the days that were asked for.
+	From, To core.Day
+	Rows     []core.UsageRow
+	Next     string
+}
+
 // defaultUsageDays is how many days are told of if nobody says how many.
 const defaultUsageDays = 30
 
 // Usage returns a page of what was used until now.
-func (u *usage) Usage(ctx context.Context, p Principal, q UsageQuery, page store.Page) (list []core.UsageRow, next string, err error) {
+func (u *usage) Usage(ctx context.Context, p Principal, q UsageQuery, page store.Page) (out UsagePage, err error) {
 	if err := p.may("Usage"); err != nil {
-		return nil, "", err
+		return out, err
 	}
 	if q.Sandbox == "" {
 		err = p.needAll()
@@ -33,7 +41,7 @@ func (u *usage) Usage(ctx context.Context, p Principal, q UsageQuery, page store
 		err = p.needKey()
 	}
 	if err != nil {
-		return nil, "", err
+		return out, err
 	}
 	now := u.clock.Now()
 	ask := store.UsageQuery{
@@ -55,10 +63,11 @@ func (u *usage) Usage(ctx context.Context, p Principal, q UsageQuery, page store
 		case q.ByTenant && p.Admin:
 			ask.Tenant = ""
 		}
-		list, next, err = r.Usage(ask, page)
+		out.Rows, out.Next, err = r.Usage(ask, page)
 		return err
 	})
-	return list, next, err
+	out.From, out.To = ask.From, ask.To
+	return out, err
 }
 
 // usedSandbox finds a sandbox of the caller's that there is usage of.

@@ -124,6 +124,7 @@ type (
 	execAPI      struct{ *API }
 	fileAPI      struct{ *API }
 	operationAPI struct{ *API }
+	usageAPI     struct{ *API }
 	keyAPI       struct{ *API }
 	tenantAPI    struct{ *API }
 	serverAPI    struct{ *API }
@@ -133,7 +134,7 @@ type (
 func (a *API) operations() map[string]operation {
 	tenants := tenantAPI{a}
 	sandboxes, execs, files, keys, server := sandboxAPI{a}, execAPI{a}, fileAPI{a}, keyAPI{a}, serverAPI{a}
-	long := operationAPI{a}
+	long, used := operationAPI{a}, usageAPI{a}
 	return map[string]operation{
 		"createSandbox":     sandboxes.createSandbox,
 		"listSandboxes":     sandboxes.listSandboxes,
@@ -163,6 +164,7 @@ func (a *API) operations() map[string]operation {
 		"readArchive":       files.readArchive,
 		"writeArchive":      files.writeArchive,
 		"listSandboxEvents": sandboxes.listEvents,
+		"getUsage":          used.getUsage,
 		"listEvents":        sandboxes.listEvents,
 		"listTemplates":     server.listTemplates,
 		"getTemplate":       server.getTemplate,

@@ -20,6 +20,7 @@ type Control interface {
 	Callers
 	Keys
 	Tenants
+	Usage
 	Server
 }
 
@@ -89,6 +90,11 @@ type Keys interface {
 	NewKey(ctx context.Context, p control.Principal, spec core.KeySpec) (core.Key, obs.Secret, error)
 	ListKeys(ctx context.Context, p control.Principal, page store.Page) ([]core.Key, string, error)
 	DeleteKey(ctx context.Context, p control.Principal, id core.KeyID) error
+}
+
+// Usage are the use cases on what was used.
+type Usage interface {
+	Usage(ctx context.Context, p control.Principal, q control.UsageQuery, page store.Page) (control.UsagePage, error)
 }
 
 // Server are the use cases that concern the server as a whole.

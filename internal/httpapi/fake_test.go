@@ -316,6 +316,40 @@ func (f *fakeControl) Metrics(_ context.Context, p control.Principal, ref string
 	return m, nil
 }
 
+// Usage is that of two sandboxes in two days.
+func (f *fakeControl) Usage(_ context.Context, p control.Principal, q control.UsageQuery, page store.Page) (control.UsagePage, error) {
+	out := control.UsagePage{From: q.From, To: q.To}
+	if out.To == 0 {
+		out.To = core.DayOf(f.now)
+	}
+	if out.From == 0 {
+		out.From = out.To - 29
+	}
+	if q.Sandbox != "" {
+		if _, err := f.find(p, q.Sandbox); err != nil {
+			return out, err
+		}
+	}
+	u := core.UsageRow{Usage: core.Usage{
+		AwakeMillis: 1500, KeptMillis: 2000, VCPUMillis: 3_000_000, MeasuredMillis: 1000, Execs: 2, ExecMillis: 61_207,
+		Memory: core.ByteTime{Large: 2 << 30 / core.ByteTimeUnit * 1500}, Disk: core.ByteTime{Large: 1 << 29 / core.ByteTimeUnit * 1000},
+	}}
+	if q.ByTenant {
+		u.Tenant = p.Tenant
+	}
+	if q.BySandbox {
+		u.Sandbox, u.Name, u.Labels = "s1", "lab", map[string]string{"team": "data"}
+	}
+	if q.ByDay {
+		u.Day = out.To
+	}
+	out.Rows = []core.UsageRow{u}
+	if page.Limit == 1 && page.Cursor == "" {
+		out.Next = "more"
+	}
+	return out, nil
+}
+
 func (f *fakeControl) Events(ctx context.Context, p control.Principal, ref string, after int64, limit int, wait time.Duration) ([]core.Event, int64, error) {
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()

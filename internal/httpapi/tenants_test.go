@@ -44,7 +44,9 @@ func (n *emptyNode) asked(id core.SandboxID) error {
 
 func (n *emptyNode) Guest(id core.SandboxID) (core.Guest, error) { return nil, n.asked(id) }
 
-func (n *emptyNode) Reserve(_ context.Context, id core.SandboxID, _ core.Resources) error { return n.asked(id) }
+func (n *emptyNode) Reserve(_ context.Context, id core.SandboxID, _ core.Resources) error {
+	return n.asked(id)
+}
 
 func (n *emptyNode) Metrics(_ context.Context, id core.SandboxID) (core.SandboxMetrics, error) {
 	return core.SandboxMetrics{}, n.asked(id)
@@ -80,7 +82,7 @@ func routes() map[string]route {
 		"getServerMetrics": own, "listDialects": own, "getVersion": own, "createTenant": named(`{"name":"new"}`), "listTenants": own,
 		"getTenant": own, "updateTenant": named(`{"suspended":true}`), "deleteTenant": {query: "force=true"}, "getQuota": own,
 		"listAudit": {query: "actor=REF", ref: "key"}, "createKey": named(`{"scopes":["files"]}`), "listKeys": own, "deleteKey": own,
-		"listEvents": own, "listOperations": own, "getOperation": own, "cancelOperation": own, "listTemplates": own, "getTemplate": own,
+		"listEvents": own, "getUsage": {query: "sandbox=REF", ref: "sandbox"}, "listOperations": own, "getOperation": own, "cancelOperation": own, "listTemplates": own, "getTemplate": own,
 
 		"createSandbox": {body: `{"template":"REF"}`, ref: "template"}, "listSandboxes": {query: "template=REF", ref: "template"},
 		"getSandbox": own, "updateSandbox": named(`{"labels":{"a":"b"}}`), "deleteSandbox": own, "getSandboxMetrics": own, "listSandboxEvents": own,

@@ -20,7 +20,8 @@ type UsageQuery struct {
 	From, To core.Day
 	// Now is until when what still goes on counts.
 	Now time.Time
-	// By says what is told apart. ByLabel is the key of a label: sandboxes without it count as those with an empty value.
+	// By says what is told apart. ByLabel is the key of a label: its values are cut after 256 characters, and sandboxes
+	// without it count as those with an empty value.
 	ByTenant, BySandbox, ByDay bool
 	ByLabel                    string
 }

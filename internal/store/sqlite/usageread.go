@@ -178,7 +178,7 @@ func usageQuery(q store.UsageQuery, keys []string, where, having string) string 
 	text, join := days+sinceDays, ""
 	if q.ByLabel != "" {
 		// Written so that SQLite takes it for large, and makes an index of its own for it: each label is read once.
-		text += `, who AS MATERIALIZED (SELECT sandbox AS id, (SELECT value FROM json_each(labels) WHERE key = :key) AS value
+		text += `, who AS MATERIALIZED (SELECT sandbox AS id, (SELECT substr(value, 1, 256) FROM json_each(labels) WHERE key = :key) AS value
 			FROM usage_meter WHERE +tenant = +tenant` + strings.ReplaceAll(where, "tenant =", "+tenant =") + ")"
 		join = " LEFT JOIN who ON id = sandbox"
 	}
