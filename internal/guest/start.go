@@ -81,6 +81,10 @@ func (s *Server) plan(q wire.ExecRequest) (plan, error) {
 		}
 	}
 	if p.path, err = findProgram(p.argv[0], p.dir, env["PATH"], acc); err != nil {
+		if q.Shell != "" && core.IsCode(err, core.CodeInvalid) {
+			// An image may have one program and nothing else.
+			err = core.Invalid("cmd", "the sandbox's image has no /bin/sh, so there is no shell in it: run a program of the image by its path")
+		}
 		return plan{}, err
 	}
 	for k, v := range maps.All(env) {

@@ -30,6 +30,7 @@ func measureAll(ctx context.Context, o options, srv *server, b *bare, r *report)
 		{"idle", measureIdle},
 		{"many", measureMany},
 		{"neighbours", measureNeighbours},
+		{"import", measureImport},
 	} {
 		if o.only != step.name && (o.only != "" || step.name == "neighbours") { // which takes minutes: only when asked for
 			continue

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"shoal/internal/core"
+	"shoal/internal/image/oci"
 	contract "shoal/internal/runtime"
 	"shoal/internal/runtime/gvisor"
 )
@@ -25,6 +26,7 @@ import (
 // TestMain lets the test binary be sentry, gofer and creator, as the real program is.
 func TestMain(m *testing.M) {
 	gvisor.RunFace()
+	oci.RunFace() // a test imports images
 	if err := gvisor.KeepFirstThread(); err != nil {
 		panic(err)
 	}
