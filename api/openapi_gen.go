@@ -7,6 +7,33 @@ import (
 	"time"
 )
 
+// Defines values for CreateSandboxesMessageType.
+const (
+	CreateSandboxesMessageTypeCreated   CreateSandboxesMessageType = "created"
+	CreateSandboxesMessageTypeEnded     CreateSandboxesMessageType = "ended"
+	CreateSandboxesMessageTypeError     CreateSandboxesMessageType = "error"
+	CreateSandboxesMessageTypeFailed    CreateSandboxesMessageType = "failed"
+	CreateSandboxesMessageTypeKeepalive CreateSandboxesMessageType = "keepalive"
+)
+
+// Valid indicates whether the value is a known member of the CreateSandboxesMessageType enum.
+func (e CreateSandboxesMessageType) Valid() bool {
+	switch e {
+	case CreateSandboxesMessageTypeCreated:
+		return true
+	case CreateSandboxesMessageTypeEnded:
+		return true
+	case CreateSandboxesMessageTypeError:
+		return true
+	case CreateSandboxesMessageTypeFailed:
+		return true
+	case CreateSandboxesMessageTypeKeepalive:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EventMessageType.
 const (
 	EventMessageTypeError     EventMessageType = "error"
@@ -553,6 +580,48 @@ type CreateSandboxRequest struct {
 	VCPUs *float64 `json:"vcpus,omitempty"`
 }
 
+// CreateSandboxesMessage One line of the answer to a call that creates many sandboxes.
+type CreateSandboxesMessage struct {
+	// Created For `ended`: how many were created.
+	Created *int `json:"created,omitempty"`
+
+	// Error What went wrong, safe to show.
+	Error Error `json:"error,omitempty,omitzero"`
+
+	// Failed For `ended`: how many failed.
+	Failed *int `json:"failed,omitempty"`
+
+	// Index Which one of the batch it is, from 0.
+	Index *int `json:"index,omitempty"`
+
+	// Sandbox One isolated machine of one tenant.
+	Sandbox Sandbox `json:"sandbox,omitempty,omitzero"`
+
+	// Type `created` (with `index` and `sandbox`), `failed` (with `index` and `error`), `keepalive` (nothing for 15 s), `ended` (all is told; with `created` and `failed`), `error` (the stream ends before that).
+	Type CreateSandboxesMessageType `json:"type"`
+}
+
+// CreateSandboxesMessageType `created` (with `index` and `sandbox`), `failed` (with `index` and `error`), `keepalive` (nothing for 15 s), `ended` (all is told; with `created` and `failed`), `error` (the stream ends before that).
+type CreateSandboxesMessageType string
+
+// CreateSandboxesRequest How many of what. Either `sandboxes`, or `count` with `sandbox`.
+type CreateSandboxesRequest struct {
+	// Count How many of `sandbox`, which is without a name, to create: 1 to 1000. Default: none, with `sandboxes`.
+	Count int `json:"count,omitempty,omitzero"`
+
+	// NamePrefix Gives each of `count` the name of this and its index, such as worker-0, worker-1. Default: no names.
+	NamePrefix string `json:"name_prefix,omitempty,omitzero"`
+
+	// OnError `continue` creates the others when one fails, `stop` begins no further one. Default `continue`.
+	OnError string `json:"on_error,omitempty,omitzero"`
+
+	// Sandbox What to create. Every field has a default.
+	Sandbox CreateSandboxRequest `json:"sandbox,omitempty,omitzero"`
+
+	// Sandboxes What to create, one each, 1 to 1000. Not together with `count` and `sandbox`.
+	Sandboxes []CreateSandboxRequest `json:"sandboxes,omitempty,omitzero"`
+}
+
 // CreateTenantRequest What tenant to make.
 type CreateTenantRequest struct {
 	// Labels Labels of the operator's own, with the bounds of a sandbox's. Default none.
@@ -639,7 +708,7 @@ type Event struct {
 	// Seq Rises by one per tenant, without gaps.
 	Seq int64 `json:"seq"`
 
-	// Type What happened as noun.verb: `sandbox.creating`, `sandbox.running`, `sandbox.failed`, `sandbox.deleted`, `exec.started`, `exec.ended`, `template.ready`, `template.failed`, `key.created`, `key.deleted`, `operation.started`, `operation.ended`.
+	// Type What happened as noun.verb: `sandbox.creating`, `sandbox.running`, `sandbox.resized`, `sandbox.failed`, `sandbox.deleted`, `exec.started`, `exec.ended`, `template.ready`, `template.failed`, `key.created`, `key.deleted`, `operation.started`, `operation.ended`.
 	Type string `json:"type"`
 }
 
@@ -2013,6 +2082,12 @@ type WatchFilesParams struct {
 	PathRaw PathRawParam `form:"path_raw,omitempty" json:"path_raw,omitempty,omitzero"`
 }
 
+// CreateSandboxesParams defines parameters for CreateSandboxes.
+type CreateSandboxesParams struct {
+	// IdempotencyKey Makes repeats of the call take effect once: the caller's own word for it, 1 to 255 printable ASCII characters without spaces.
+	IdempotencyKey KeyParam `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // ListTemplatesParams defines parameters for ListTemplates.
 type ListTemplatesParams struct {
 	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
@@ -2067,6 +2142,9 @@ type CreateSandboxJSONRequestBody = CreateSandboxRequest
 // UpdateSandboxJSONRequestBody defines body for UpdateSandbox for application/json ContentType.
 type UpdateSandboxJSONRequestBody = UpdateSandboxRequest
 
+// GetOrCreateSandboxJSONRequestBody defines body for GetOrCreateSandbox for application/json ContentType.
+type GetOrCreateSandboxJSONRequestBody = CreateSandboxRequest
+
 // CreateExecJSONRequestBody defines body for CreateExec for application/json ContentType.
 type CreateExecJSONRequestBody = CreateExecRequest
 
@@ -2090,6 +2168,9 @@ type MakeDirectoryJSONRequestBody = MakeDirectoryRequest
 
 // MoveFileJSONRequestBody defines body for MoveFile for application/json ContentType.
 type MoveFileJSONRequestBody = MoveFileRequest
+
+// CreateSandboxesJSONRequestBody defines body for CreateSandboxes for application/json ContentType.
+type CreateSandboxesJSONRequestBody = CreateSandboxesRequest
 
 // CreateTenantJSONRequestBody defines body for CreateTenant for application/json ContentType.
 type CreateTenantJSONRequestBody = CreateTenantRequest

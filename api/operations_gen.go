@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "6c1b07ae947f35ac9312fc2458a236dc6225351849a5b631a80942ad265fb9ce"
+const DocumentDigest = "46ff6a648d72e8cbd67800c5be41bf685b0f30eddcf67d93aea2d2903dc4e6b5"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "0ac1685fc978a3ea3c44c5188fddf2ca61335aafc1b062246cb484a1038a7cea"
+const TypesDigest = "79bb976b57a7c0c288ad8d358ba6850af8fd2ed4a9ce6fe1a2f237dc8ddbe202"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -61,6 +61,7 @@ func Routes() []Route {
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
 		{ID: "getSandbox", Method: "GET", Path: "/v1/sandboxes/{id}", Open: false, Body: false},
+		{ID: "getOrCreateSandbox", Method: "PUT", Path: "/v1/sandboxes/{id}", Open: false, Body: true},
 		{ID: "updateSandbox", Method: "PATCH", Path: "/v1/sandboxes/{id}", Open: false, Body: true},
 		{ID: "deleteSandbox", Method: "DELETE", Path: "/v1/sandboxes/{id}", Open: false, Body: false},
 		{ID: "readArchive", Method: "GET", Path: "/v1/sandboxes/{id}/archive", Open: false, Body: false, Query: []Parameter{
@@ -147,6 +148,7 @@ func Routes() []Route {
 			{Name: "path_raw", Type: String},
 			{Name: "recursive", Type: Boolean},
 		}},
+		{ID: "createSandboxes", Method: "POST", Path: "/v1/sandboxes:batch", Open: false, Body: true, Keyed: true},
 		{ID: "listTemplates", Method: "GET", Path: "/v1/templates", Open: false, Body: false, Query: []Parameter{
 			{Name: "cursor", Type: String, MaxLength: 1024},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},

@@ -158,6 +158,8 @@ func typed(field string) string {
 		return "--label"
 	case "expires_in_seconds":
 		return "--expires"
+	case "name_prefix":
+		return "--name"
 	case "name", "dialect", "template", "tag", "vcpus", "pids", "env", "user", "state", "label", "persistent", "after", "signal":
 		return "--" + field
 	}

@@ -52,20 +52,7 @@ func (s *sandboxFlags) request() (shoal.CreateSandboxRequest, error) {
 	return req, nil
 }
 
-func (a *app) createCommand() *cobra.Command {
-	var (
-		s           sandboxFlags
-		req         shoal.CreateSandboxRequest
-		env, labels []string
-		ttl         lifetime
-		idle        idleFlags
-	)
-	c := &cobra.Command{
-		Use:        "create",
-		Short:      "Make a sandbox and print its id",
-		GroupID:    groupSandbox,
-		SuggestFor: []string{"new", "add", "up", "launch"},
-		Long: `Make a sandbox that goes on until it is deleted or its ttl passes, and print its id. The ttl is 1 h unless --ttl says
+const createHelp = `Make a sandbox that goes on until it is deleted or its ttl passes, and print its id. The ttl is 1 h unless --ttl says
 otherwise or the server is configured so; a persistent sandbox, and one with --idle, has none unless --ttl is given too.
 'shoal set' changes it.
 
@@ -75,11 +62,35 @@ process isn't.
 
 It is answered when processes can be started in the sandbox. If its template is still being made, this waits and shows how
 far that is. Commands take the name or the id; a name is lower-case letters, digits and -, and can be used again once its
-sandbox is deleted.`,
+sandbox is deleted.
+
+With --get-or-create, a sandbox that has the name already is the answer, if it is as asked for: another template, size or
+environment than one that is given is an error, and its ttl, idle rule and labels stay as they are.
+
+With --count N it makes N, several at a time, and prints the id of each as soon as it runs; --name is then what their names
+begin with, and they end in 0, 1, 2 and so on. If some can't be made it says why, and the exit code is 125.`
+
+func (a *app) createCommand() *cobra.Command {
+	var (
+		s           sandboxFlags
+		req         shoal.CreateSandboxRequest
+		env, labels []string
+		ttl         lifetime
+		idle        idleFlags
+		many        manyFlags
+	)
+	c := &cobra.Command{
+		Use:        "create",
+		Short:      "Make a sandbox and print its id",
+		GroupID:    groupSandbox,
+		SuggestFor: []string{"new", "add", "up", "launch"},
+		Long:       createHelp,
 		Example: `  shoal create
   shoal create --name lab --template base --ttl 8h --memory 2G --vcpus 2
   shoal create --name session --ttl 1d --idle 15m
   shoal create --persistent --name notes -e LANG=C.UTF-8 --label team=data
+  shoal create --name cache --get-or-create --persistent
+  shoal create --count 20 --name worker- --template base --ttl 30m
   id=$(shoal create) && shoal exec $id -- id`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := s.request()
@@ -96,6 +107,9 @@ sandbox is deleted.`,
 			if err == nil {
 				err = idle.create(&r)
 			}
+			if err == nil {
+				err = many.check(r)
+			}
 			if err != nil {
 				return usage(c, "%v", err)
 			}
@@ -103,7 +117,10 @@ sandbox is deleted.`,
 			if err != nil {
 				return err
 			}
-			sb, err := a.create(c.Context(), client, r)
+			if many.count > 0 {
+				return creator{a, client}.many(c.Context(), many.count, r)
+			}
+			sb, err := creator{a, client}.one(c.Context(), r, many.reuse)
 			if err != nil {
 				return aboutName(c.Context(), client, r.Name, err)
 			}
@@ -115,6 +132,7 @@ sandbox is deleted.`,
 		},
 	}
 	s.add(a, c)
+	many.add(c)
 	f := c.Flags()
 	f.StringVar(&req.Name, "name", "", "a `NAME` of your own, to use instead of the id")
 	f.BoolVar(&req.Persistent, "persistent", false, "keep it until it is deleted: no ttl")
@@ -130,19 +148,23 @@ const defaultTemplate = "minimal"
 
 // create makes a sandbox. While its template is being built it waits and shows how far that is.
 func (a *app) create(ctx context.Context, c *shoal.Client, req shoal.CreateSandboxRequest) (shoal.Sandbox, error) {
+	return creator{a, c}.built(ctx, req.Template, func() (shoal.Sandbox, error) { return c.Sandboxes().Create(ctx, req) })
+}
+
+// built does what needs a template, and waits while that is being built and shows how far that is.
+func (a creator) built(ctx context.Context, template string, do func() (shoal.Sandbox, error)) (shoal.Sandbox, error) {
 	p := newProgress(a.err)
 	defer p.clear()
-	template := req.Template
 	if template == "" {
 		template = defaultTemplate
 	}
 	for {
-		sb, err := c.Sandboxes().Create(ctx, req)
+		sb, err := do()
 		var e *shoal.Error
 		if !errors.As(err, &e) || e.Code != shoal.CodeUnavailable || e.Field != "template" {
 			return sb, err
 		}
-		if err := awaitTemplate(ctx, c, template, p); err != nil {
+		if err := awaitTemplate(ctx, a.client, template, p); err != nil {
 			return shoal.Sandbox{}, err
 		}
 	}

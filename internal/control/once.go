@@ -142,6 +142,14 @@ func (t *turn) record(tx store.Tx, sandbox core.SandboxID, exec core.ExecID) err
 	})
 }
 
+// mark remembers a call that makes several things, each of which is recorded with what it is of the call.
+func (t *turn) mark(ctx context.Context) error {
+	if t.found != nil {
+		return nil
+	}
+	return t.once.store.UpdateRelaxed(ctx, func(tx store.Tx) error { return t.record(tx, "", "") })
+}
+
 // undo adds to the transaction that removes what a call would have made that the call has made nothing.
 func (t *turn) undo(tx store.Tx) error {
 	if t == nil {
@@ -212,8 +220,13 @@ func (s *Service) CreateSandbox(ctx context.Context, p Principal, spec core.Sand
 	if err := p.needKey(); err != nil {
 		return core.Sandbox{}, err
 	}
+	return s.createOnce(ctx, p, "sandbox", spec)
+}
+
+// createOnce creates a sandbox for a caller who may, under a route if the call has a key.
+func (s *Service) createOnce(ctx context.Context, p Principal, route string, spec core.SandboxSpec) (core.Sandbox, error) {
 	start := s.clock.Now()
-	turn, err := s.once.begin(ctx, p, "sandbox", spec.Once)
+	turn, err := s.once.begin(ctx, p, route, spec.Once)
 	if err != nil {
 		return core.Sandbox{}, err
 	}

@@ -42,13 +42,15 @@ const actorKey = "key"
 // walks them all. Limits to one's own tenant, to labels and to a token's sandbox come on top of it: see find.
 var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 	return map[string]core.Scope{
-		"CreateSandbox": core.ScopeSandboxesWrite,
-		"UpdateSandbox": core.ScopeSandboxesWrite,
-		"DeleteSandbox": core.ScopeSandboxesWrite,
-		"GetSandbox":    core.ScopeSandboxesRead,
-		"ListSandboxes": core.ScopeSandboxesRead,
-		"Metrics":       core.ScopeSandboxesRead,
-		"Touch":         core.ScopeSandboxesRead,
+		"CreateSandbox":      core.ScopeSandboxesWrite,
+		"CreateSandboxes":    core.ScopeSandboxesWrite,
+		"GetOrCreateSandbox": core.ScopeSandboxesWrite,
+		"UpdateSandbox":      core.ScopeSandboxesWrite,
+		"DeleteSandbox":      core.ScopeSandboxesWrite,
+		"GetSandbox":         core.ScopeSandboxesRead,
+		"ListSandboxes":      core.ScopeSandboxesRead,
+		"Metrics":            core.ScopeSandboxesRead,
+		"Touch":              core.ScopeSandboxesRead,
 
 		"Exec":           core.ScopeExecs,
 		"RunExec":        core.ScopeExecs,

@@ -63,6 +63,8 @@ type Service struct {
 	*operations
 	once *once
 	*audit
+	*batches
+	*ensures
 	access    *access
 	nodeID    core.NodeID
 	templates *templates
@@ -114,6 +116,8 @@ func New(cfg Config) *Service {
 	s.fileWatches = &fileWatches{deps: d, finder: s.finder, kept: map[string]*keptWatch{}}
 	s.access = &access{deps: d}
 	s.once = newOnce(d)
+	s.batches = newBatches(d, s.once, s.createOnce)
+	s.ensures = &ensures{finder: s.finder, create: s.CreateSandbox}
 	s.templates = &templates{deps: d, build: cfg.Build, names: cfg.Bootstrap}
 	s.records = &execRecords{deps: d, young: newYoung()}
 	s.watchers = newWatchers(d, s.records)

@@ -136,6 +136,9 @@ func (a *API) operations() map[string]operation {
 	sandboxes, execs, files, keys, server := sandboxAPI{a}, execAPI{a}, fileAPI{a}, keyAPI{a}, serverAPI{a}
 	long, used := operationAPI{a}, usageAPI{a}
 	return map[string]operation{
+		"createSandboxes":    sandboxes.createSandboxes,
+		"getOrCreateSandbox": sandboxes.getOrCreateSandbox,
+
 		"createSandbox":     sandboxes.createSandbox,
 		"listSandboxes":     sandboxes.listSandboxes,
 		"getSandbox":        sandboxes.getSandbox,

@@ -49,6 +49,8 @@ type Tenants interface {
 // Sandboxes are the use cases on sandboxes and what is inside them.
 type Sandboxes interface {
 	CreateSandbox(ctx context.Context, p control.Principal, spec core.SandboxSpec) (core.Sandbox, error)
+	CreateSandboxes(ctx context.Context, p control.Principal, batch control.Batch, tell func(control.BatchResult) error) error
+	GetOrCreateSandbox(ctx context.Context, p control.Principal, name string, spec core.SandboxSpec) (sb core.Sandbox, created bool, err error)
 	GetSandbox(ctx context.Context, p control.Principal, ref string) (core.Sandbox, error)
 	ListSandboxes(ctx context.Context, p control.Principal, f store.SandboxFilter, page store.Page) ([]core.Sandbox, string, error)
 	UpdateSandbox(ctx context.Context, p control.Principal, ref string, patch control.SandboxPatch) (core.Sandbox, error)

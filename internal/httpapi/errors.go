@@ -122,3 +122,12 @@ func (a *API) abort(r *request, err error) api.Error {
 	r.err, r.code = cause(err, e), e.Code
 	return a.encodeError(r, e)
 }
+
+// within says in which part of a request the field is that an error blames.
+func within(part string, err error) error {
+	e, ok := errors.AsType[*core.Error](err)
+	if !ok || e.Field == "" {
+		return err
+	}
+	return &core.Error{Code: e.Code, Field: part + "." + e.Field, Message: part + ": " + e.Message, RetryAfter: e.RetryAfter, Err: e.Err}
+}

@@ -180,6 +180,38 @@ func (f *fakeControl) CreateSandbox(_ context.Context, p control.Principal, spec
 	return s, nil
 }
 
+func (f *fakeControl) CreateSandboxes(
+	ctx context.Context, p control.Principal, batch control.Batch, tell func(control.BatchResult) error,
+) error {
+	if err := f.fail["CreateSandboxes"]; err != nil {
+		return err
+	}
+	for i, spec := range batch.Specs {
+		sb, err := f.CreateSandbox(ctx, p, spec)
+		if err := tell(control.BatchResult{Index: i, Sandbox: sb, Err: err}); err != nil {
+			return err
+		}
+		if err != nil && batch.Stop {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (f *fakeControl) GetOrCreateSandbox(
+	ctx context.Context, p control.Principal, name string, spec core.SandboxSpec,
+) (core.Sandbox, bool, error) {
+	if sb, err := f.GetSandbox(ctx, p, name); err == nil {
+		if spec.Template != "" && spec.Template != sb.TemplateName {
+			return sb, false, &core.Error{Code: core.CodeConflict, Field: "template", Message: "its template is another"}
+		}
+		return sb, false, nil
+	}
+	spec.Name = name
+	sb, err := f.CreateSandbox(ctx, p, spec)
+	return sb, err == nil, err
+}
+
 // find returns the index of a live sandbox; the caller holds mu.
 func (f *fakeControl) find(p control.Principal, ref string) (int, error) {
 	for i, s := range f.sandboxes {

@@ -11,7 +11,6 @@ import (
 // tell them from a misspelt path.
 func later() []string {
 	return []string{
-		"POST /v1/sandboxes:batch", "PUT /v1/sandboxes/{id}",
 		"POST /v1/sandboxes/{id}/wake", "POST /v1/sandboxes/{id}/freeze", "POST /v1/sandboxes/{id}/standby",
 		"POST /v1/sandboxes/{id}/hibernate", "POST /v1/sandboxes/{id}/stop", "POST /v1/sandboxes/{id}/restore",
 		"POST /v1/sandboxes/{id}/reset", "POST /v1/sandboxes/{id}/undo", "POST /v1/sandboxes/{id}/try",
@@ -38,9 +37,6 @@ func (a *API) routeLater() {
 			path = pattern
 		}
 		name := path[strings.LastIndexAny(path, "/:")+1:]
-		if name == "{id}" {
-			name = "get-or-create"
-		}
 		a.mux.HandleFunc(pattern, func(w http.ResponseWriter, hr *http.Request) {
 			a.fail(w, requestOf(hr), core.Errorf(core.CodeUnsupported, "this release doesn't have %s (%s) yet", name, path))
 		})

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -69,6 +70,8 @@ const nobodys = "x000000000000000000009"
 type route struct {
 	query, body, ref string
 	header           http.Header
+	// name takes the place of what the path names, if that is a new thing's.
+	name string
 }
 
 // own are operations that can't name a thing of another tenant's: what they answer must be of the caller's own.
@@ -84,7 +87,9 @@ func routes() map[string]route {
 		"listAudit": {query: "actor=REF", ref: "key"}, "createKey": named(`{"scopes":["files"]}`), "listKeys": own, "deleteKey": own,
 		"listEvents": own, "getUsage": {query: "sandbox=REF", ref: "sandbox"}, "listOperations": own, "getOperation": own, "cancelOperation": own, "listTemplates": own, "getTemplate": own,
 
-		"createSandbox": {body: `{"template":"REF"}`, ref: "template"}, "listSandboxes": {query: "template=REF", ref: "template"},
+		"createSandboxes":    {body: `{"sandboxes":[{"template":"REF"}]}`, ref: "template"},
+		"getOrCreateSandbox": {body: `{"template":"REF"}`, ref: "template", name: "new"},
+		"createSandbox":      {body: `{"template":"REF"}`, ref: "template"}, "listSandboxes": {query: "template=REF", ref: "template"},
 		"getSandbox": own, "updateSandbox": named(`{"labels":{"a":"b"}}`), "deleteSandbox": own, "getSandboxMetrics": own, "listSandboxEvents": own,
 
 		"createExec": named(`{"shell":"id"}`), "listExecs": own, "getExec": own, "cancelExec": own,
@@ -192,7 +197,7 @@ var perCall = regexp.MustCompile(`"request_id":"[^"]*"`)
 // ask calls an operation about a thing, and returns the answer without what is in it of the thing's name and the request's id.
 func (a *apart) ask(key string, op api.Route, r route, sandbox, ref string) (int, string) {
 	a.Helper()
-	path := strings.Replace(op.Path, "{id}", ref, 1)
+	path := strings.Replace(op.Path, "{id}", cmp.Or(r.name, ref), 1)
 	if strings.Contains(op.Path, "{exec}") && sandbox != "" { // of a sandbox of the caller's own
 		path = strings.Replace(op.Path, "{id}", sandbox, 1)
 	}
@@ -305,9 +310,22 @@ func (a *apart) same(key string, op api.Route, r route, sandbox, ref string) {
 	if status != unknown || got != want {
 		a.Errorf("%s about %s: %d %s\nabout nothing: %d %s", op.ID, ref, status, got, unknown, want)
 	}
-	list := strings.HasPrefix(op.ID, "list") && r.ref != ""
+	list := (strings.HasPrefix(op.ID, "list") || op.ID == "createSandboxes") && r.ref != "" // what is asked for comes in a line of its own
 	if status != http.StatusNotFound && status != http.StatusForbidden && (!list || status != http.StatusOK) {
 		a.Errorf("%s about %s: %d %s", op.ID, ref, status, got)
+	}
+	a.showsNothing(op, got)
+}
+
+// TestNamesOfOthers: get-or-create under a name that another tenant's sandbox has is as under one that is free.
+func TestNamesOfOthers(t *testing.T) {
+	a := newApart(t)
+	op := api.Route{ID: "getOrCreateSandbox", Method: http.MethodPut, Path: "/v1/sandboxes/{id}"}
+	body := route{body: `{}`}
+	free, want := a.ask(asking, op, body, "", "free")
+	status, got := a.ask(asking, op, body, "", theirs["sandbox"][1])
+	if status != free || got != want {
+		t.Errorf("under another's name: %d %s\nunder a free one: %d %s", status, got, free, want)
 	}
 	a.showsNothing(op, got)
 }

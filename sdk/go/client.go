@@ -50,9 +50,9 @@ type call struct {
 }
 
 // repeatable reports whether making the call again after an error has the effect of making it once. One that is made once for its
-// key is made again if there was no reply: what a reply says is for the caller to know at once.
+// key, or creates what isn't there, is made again if there was no reply: what a reply says is for the caller to know at once.
 func (c call) repeatable(err error) bool {
-	if c.once {
+	if c.once || c.method == http.MethodPut && c.body == nil {
 		e, ok := errors.AsType[*Error](err)
 		return ok && e.RequestID == ""
 	}
@@ -77,9 +77,14 @@ func (c *Client) do(ctx context.Context, cl call, out any) error {
 	if err != nil {
 		return err
 	}
+	return decode(ctx, resp, out)
+}
+
+// decode reads a reply into out, which may be nil.
+func decode(ctx context.Context, resp *http.Response, out any) error {
 	defer func() { _ = resp.Body.Close() }()
 	if out == nil || resp.StatusCode == http.StatusNoContent {
-		_, err = io.Copy(io.Discard, resp.Body)
+		_, err := io.Copy(io.Discard, resp.Body)
 		return transportError(ctx, err)
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {

@@ -10,6 +10,8 @@ type (
 	SandboxState = api.SandboxState
 	// CreateSandboxRequest says what to create; its zero value takes every default.
 	CreateSandboxRequest = api.CreateSandboxRequest
+	// CreateSandboxesRequest says what to create many of.
+	CreateSandboxesRequest = api.CreateSandboxesRequest
 	// UpdateSandboxRequest says what to change; a nil field stays as it is.
 	UpdateSandboxRequest = api.UpdateSandboxRequest
 	// SandboxMetrics is what a sandbox uses.

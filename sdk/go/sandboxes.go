@@ -21,7 +21,7 @@ type Sandboxes struct {
 // Sandboxes returns the calls on sandboxes.
 func (c *Client) Sandboxes() Sandboxes { return Sandboxes{c: c} }
 
-// WithKey returns the same calls with an Idempotency-Key for Create: a word of the caller's own for one call, which the server makes
+// WithKey returns the same calls with an Idempotency-Key for Create and CreateMany: a word of the caller's own for one call, which the server makes
 // once however often it is asked within 24 hours, by this process or another. Another call needs another key.
 func (s Sandboxes) WithKey(key string) Sandboxes {
 	s.key = key
@@ -48,6 +48,69 @@ type ListSandboxesOptions struct {
 func (s Sandboxes) Create(ctx context.Context, req CreateSandboxRequest) (Sandbox, error) {
 	var out Sandbox
 	return out, s.c.do(ctx, call{method: http.MethodPost, path: "/v1/sandboxes", in: req, once: true, key: s.key}, &out)
+}
+
+// GetOrCreate returns the sandbox with a name, or creates it; created says which. If there is one that differs from what is asked for,
+// the error has code conflict.
+func (s Sandboxes) GetOrCreate(ctx context.Context, name string, req CreateSandboxRequest) (out Sandbox, created bool, err error) {
+	p, err := path("v1", "sandboxes", name)
+	if err != nil {
+		return out, false, err
+	}
+	resp, err := s.c.send(ctx, call{method: http.MethodPut, path: p, in: req})
+	if err != nil {
+		return out, false, err
+	}
+	created = resp.StatusCode == http.StatusCreated
+	return out, created, decode(ctx, resp, &out)
+}
+
+// CreateResult is what became of one of many: the sandbox, or in Err, an *Error, why there is none.
+type CreateResult struct {
+	// Index says which one of the request it is, from 0.
+	Index   int
+	Sandbox Sandbox
+	Err     error
+}
+
+// CreateMany creates up to 1000 sandboxes, and returns what becomes of each as soon as that is known. An error beside the results ends
+// it: what was created by then stays, and what was not is not. Whoever stops early has what is under way undone.
+func (s Sandboxes) CreateMany(ctx context.Context, req CreateSandboxesRequest) iter.Seq2[CreateResult, error] {
+	return func(yield func(CreateResult, error) bool) {
+		lines, err := s.c.lines(ctx, call{method: http.MethodPost, path: "/v1/sandboxes:batch", in: req, once: true, key: s.key})
+		if err != nil {
+			yield(CreateResult{}, err)
+			return
+		}
+		defer func() { _ = lines.close() }()
+		for {
+			var m api.CreateSandboxesMessage
+			if err := lines.next(&m); err != nil {
+				yield(CreateResult{}, err)
+				return
+			}
+			var r CreateResult
+			if m.Index != nil {
+				r.Index = *m.Index
+			}
+			switch m.Type {
+			case api.CreateSandboxesMessageTypeKeepalive:
+				continue
+			case api.CreateSandboxesMessageTypeEnded:
+				return
+			case api.CreateSandboxesMessageTypeError:
+				yield(CreateResult{}, fromAPI(m.Error))
+				return
+			case api.CreateSandboxesMessageTypeCreated:
+				r.Sandbox = m.Sandbox
+			case api.CreateSandboxesMessageTypeFailed:
+				r.Err = fromAPI(m.Error)
+			}
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
 }
 
 // Get returns a sandbox by id or name.

@@ -54,6 +54,7 @@ func TestFaults(t *testing.T) {
 		}
 	}
 	t.Run("once", func(t *testing.T) { testOnce(t, e) })
+	t.Run("burst of 100", func(t *testing.T) { testBurst(t, e) })
 	t.Run("kill while busy", func(t *testing.T) { testKillWhileBusy(t, e) })
 }
 
