@@ -82,7 +82,7 @@ type listing struct {
 func (l *listing) walk(fd int, path string, depth int) error {
 	defer func() { _ = unix.Close(fd) }()
 	if depth > maxDepth {
-		return fmt.Errorf("%q: directories nest too deep", path)
+		return core.Errorf(core.CodeInvalid, "directories nest more than %d deep", maxDepth)
 	}
 	if depth == 0 {
 		e := &entry{path: "."}

@@ -6,6 +6,8 @@
 // files get their shifted owners as they are written, nothing is chowned afterwards, and nothing outlives a kill. The
 // jail shares the host's network, because it downloads.
 //
+// Trees of container images are made by package oci below, in a jail of the same kind that has no network.
+//
 // It must not know disks, templates' records or runtimes: it is handed a directory. Start reading at bootstrap.go, then
-// jail.go.
+// jail/jail.go.
 package image

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"shoal/internal/core"
+	"shoal/internal/image/layer"
 )
 
 // tree writes into a finished root tree. Its paths never lead out of it: a symlink of a package that would is an error.
@@ -131,7 +132,7 @@ func (t tree) files(j job) []treeFile {
 	return []treeFile{
 		{"etc/hostname", "sandbox\n"},
 		{"etc/hosts", "127.0.0.1\tlocalhost\n127.0.1.1\tsandbox\n::1\tlocalhost ip6-localhost ip6-loopback\n"},
-		{"etc/resolv.conf", "nameserver 10.88.0.1\n"},
+		{"etc/resolv.conf", layer.ResolvConf},
 		// Empty says "not yet set": each sandbox gets its own.
 		{"etc/machine-id", ""},
 		{"etc/default/locale", "LANG=C.UTF-8\n"},

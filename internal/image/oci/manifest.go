@@ -72,7 +72,7 @@ func fromManifest(ctx context.Context, s store, m *v1.Manifest) (image, error) {
 	}
 	img := image{config: c}
 	for i, d := range m.Layers {
-		if !d.MediaType.IsLayer() || !d.MediaType.IsDistributable() {
+		if d.MediaType != dockerZstd && !d.MediaType.IsLayer() || !d.MediaType.IsDistributable() {
 			return image{}, core.Errorf(core.CodeUnsupported, "a layer is of the type %q, which can't be imported", clip(string(d.MediaType), 100))
 		}
 		if err := checkDescriptor(d, 1<<50, "layer"); err != nil {
@@ -110,6 +110,9 @@ func parseConfig(raw []byte, layers int) (*v1.ConfigFile, error) {
 }
 
 const sha256Name = "sha256"
+
+// dockerZstd is what some builders call a layer of Docker's that is compressed with zstd.
+const dockerZstd types.MediaType = "application/vnd.docker.image.rootfs.diff.tar.zstd"
 
 // checkDescriptor bounds what is fetched by a descriptor.
 func checkDescriptor(d v1.Descriptor, most int64, what string) error {
