@@ -1523,6 +1523,9 @@ type UpdateSandboxRequest struct {
 	// CPUWeight Weight of the sandbox where sandboxes together want more processor time than there is: each gets a share by its weight. Default 100; ceiling by the server's configuration. `unsupported` on a node without control groups for processor time.
 	CPUWeight *int64 `json:"cpu_weight,omitempty"`
 
+	// DiskBytes New limit of what it writes to its own tree, in bytes; left out, it stays as it is. Less than it keeps is refused with `conflict` and the figures. `unsupported` where the node can't enforce it.
+	DiskBytes *int64 `json:"disk_bytes,omitempty"`
+
 	// ExtendTTLSeconds Makes it live at least so many seconds from now; its life is never shortened, and one without a ttl stays so. Not together with `ttl_seconds`.
 	ExtendTTLSeconds *int64 `json:"extend_ttl_seconds,omitempty"`
 

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "46ff6a648d72e8cbd67800c5be41bf685b0f30eddcf67d93aea2d2903dc4e6b5"
+const DocumentDigest = "e9c4c7f2fee3786651547ffdbcbcf27a397e187c733ded082a1ed6a9a8cd62ae"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "79bb976b57a7c0c288ad8d358ba6850af8fd2ed4a9ce6fe1a2f237dc8ddbe202"
+const TypesDigest = "f2d0d5542d4f9734986027f4904f75ca205190e4aee99fb7ac6c7e88f75bd1d7"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

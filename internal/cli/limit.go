@@ -55,12 +55,14 @@ func (l *limitFlags) add(f *pflag.FlagSet) {
 type resizeFlags struct {
 	vcpus  float64
 	memory byteSize
+	disk   diskLimit
 	limits limitFlags
 }
 
 func (r *resizeFlags) add(f *pflag.FlagSet) {
 	f.Float64Var(&r.vcpus, "vcpus", 0, "limit of processor time in `VCPUS` from now on, such as 0.5 or 2")
 	f.Var(&r.memory, "memory", "limit of memory from now on, such as 512M or 4G; not below what it uses")
+	f.Var(&r.disk, "disk", "limit of what it writes to its disk from now on, such as 4G; not below what it keeps")
 	f.Var(&r.limits.pids, "pids", "limit of processes and threads together from now on")
 	f.Var(&r.limits.openFiles, "open-files", "limit of open files of each process that is started from now on")
 	f.Var(&r.limits.cpuWeight, "cpu-weight", "its share of processor time from now on, when sandboxes together want more than there is")
@@ -74,7 +76,7 @@ func (r *resizeFlags) update(f *pflag.FlagSet, req *shoal.UpdateSandboxRequest) 
 		}
 		req.VCPUs = &r.vcpus
 	}
-	req.MemoryBytes = r.memory.bytes()
+	req.MemoryBytes, req.DiskBytes = r.memory.bytes(), r.disk.bytes()
 	req.Pids, req.OpenFiles, req.CPUWeight = r.limits.pids.value(), r.limits.openFiles.value(), r.limits.cpuWeight.value()
 	return nil
 }

@@ -64,8 +64,8 @@ server's greatest, or an idle rule.
 --persistent keeps a sandbox beyond that, until the ttl that it still has: say --ttl none too to have none.
 --persistent=false makes it ephemeral again. What becomes persistent loses its idle rule, unless --idle and --on-idle are given.
 
---vcpus, --memory, --pids, --open-files and --cpu-weight change limits while it runs, all of them or none. Less memory than it uses
-now is refused. Programs inside go on to see as many processors and as much memory as when it was started, and one program alone
+--vcpus, --memory, --disk, --pids, --open-files and --cpu-weight change limits while it runs, all of them or none. Less memory or disk
+than it uses now is refused. Programs inside go on to see as many processors and as much memory as when it was started, and one program alone
 uses no more processors than that.
 Nothing else can be changed: for another name or template make another
 sandbox.`,

@@ -124,6 +124,10 @@ type Driver interface {
 	List(ctx context.Context) ([]Tree, error)
 	// Usage returns what a tree holds, not_found if there is none.
 	Usage(ctx context.Context, ref Ref) (Usage, error)
+	// Limit changes what CloneOptions.LimitBytes is of a tree, also while it is written; less than it keeps already stops
+	// its writes and takes nothing away. It holds at once and is durable half a minute later. It fails with unsupported where a
+	// limit can't be enforced.
+	Limit(ctx context.Context, ref Ref, bytes int64) error
 	Space(ctx context.Context) (Space, error)
 	// Close stops background work and waits for calls under way. It leaves mounted what running sandboxes use. It is
 	// idempotent.

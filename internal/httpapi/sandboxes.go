@@ -215,7 +215,7 @@ func sandboxPatch(body api.UpdateSandboxRequest) (patch control.SandboxPatch, er
 		}
 		*f.out = &d
 	}
-	limits, err := resources(limitFields{body.VCPUs, body.MemoryBytes, nil, body.Pids, body.OpenFiles, body.CPUWeight})
+	limits, err := resources(limitFields{body.VCPUs, body.MemoryBytes, body.DiskBytes, body.Pids, body.OpenFiles, body.CPUWeight})
 	patch.Resources = control.ResourcesPatch(limits)
 	return patch, err
 }

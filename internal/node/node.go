@@ -87,7 +87,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		runDirs: runDirs{dir: filepath.Join(cfg.Dir, "run"), agent: agentPath}, log: cfg.Logger, exits: make(chan core.NodeExit, 64),
 	}
 	n.resting = &resting{machines: n.machines, disk: cfg.Disk, ownerUID: cfg.OwnerUID}
-	n.resizer = &resizer{runtime: cfg.Runtime, journal: j, admission: n.admission, turns: n.turns, machines: n.machines, log: cfg.Logger}
+	n.resizer = &resizer{runtime: cfg.Runtime, disk: cfg.Disk, journal: j, admission: n.admission, turns: n.turns, machines: n.machines, log: cfg.Logger}
 	n.suspects = newSuspects(cfg, n.machines, n.admission)
 	if err := n.adopt(ctx); err != nil {
 		n.machines.close()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shoal/internal/core"
+	"shoal/internal/disk"
 	"shoal/internal/failpoint"
 	"shoal/internal/guest/wire"
 	"shoal/internal/runtime"
@@ -20,6 +21,7 @@ const limitTimeout = 10 * time.Second
 // resizer is the node's part that changes limits.
 type resizer struct {
 	runtime   runtime.Driver
+	disk      disk.Driver
 	journal   *journal
 	admission *admission
 	turns     *turns
@@ -68,6 +70,9 @@ func (z *resize) apply(ctx context.Context) error {
 	if err := failpoint.Hit(failpoint.NodeResizeJournaled); err != nil {
 		return err
 	}
+	if err := z.limitDisk(ctx); err != nil {
+		return err
+	}
 	steps := []func(context.Context) error{z.limitGuest, z.limitHost}
 	if z.want.MemoryBytes > z.old.MemoryBytes {
 		steps[0], steps[1] = steps[1], steps[0]
@@ -104,6 +109,28 @@ func (z *resize) limitGuest(ctx context.Context) error {
 	return nil
 }
 
+// limitDisk changes the limit of the tree, if it is to be another. Less than is written already is a conflict, unless it is forced.
+func (z *resize) limitDisk(ctx context.Context) error {
+	if z.want.DiskBytes == z.old.DiskBytes && !z.force || z.want.DiskBytes == 0 {
+		return nil
+	}
+	tree := sandboxTree(z.m.id)
+	if !z.force {
+		u, err := z.n.disk.Usage(ctx, tree)
+		if err != nil {
+			return fmt.Errorf("look at what is on the disk: %w", err)
+		}
+		if u.WrittenBytes > z.want.DiskBytes {
+			return core.Errorf(core.CodeConflict, "the sandbox keeps %d MiB on its disk now, which is more than %d MiB",
+				u.WrittenBytes>>20, z.want.DiskBytes>>20)
+		}
+	}
+	if err := z.n.disk.Limit(ctx, tree, z.want.DiskBytes); err != nil {
+		return fmt.Errorf("limit disk: %w", err)
+	}
+	return nil
+}
+
 func (z *resize) limitHost(ctx context.Context) error {
 	if err := z.n.runtime.Resize(ctx, z.m.id, z.want); err != nil {
 		return fmt.Errorf("limit sandbox: %w", err)
@@ -116,7 +143,7 @@ func (z *resize) undo(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	back := resize{n: z.n, m: z.m, entry: z.entry, old: z.want, want: z.old, force: true}
-	err := errors.Join(back.record(z.old), back.limitHost(ctx), back.limitGuest(ctx))
+	err := errors.Join(back.record(z.old), back.limitHost(ctx), back.limitGuest(ctx), back.limitDisk(ctx))
 	z.n.admission.force(z.m.id, z.old)
 	if err != nil && !z.n.machines.running(z.m.id, z.m.incarnation) {
 		return // it has ended, and its limits with it

@@ -70,6 +70,7 @@ func TestSandboxes(t *testing.T) {
 		{"memory is changed", testResizeMemory},
 		{"counts are changed", testResizeCounts},
 		{"processor time is changed", testResizeCPU},
+		{"the disk's limit is changed", testResizeDisk},
 		{"metrics", testMetrics},
 		{"events", testEvents},
 		{"command line", testCLI},

@@ -159,3 +159,30 @@ while time.time() < end: pass'`)
 	}
 	t.Error("no event tells of it")
 }
+
+// testResizeDisk gives a sandbox more room on its disk, where the disk can limit it.
+func testResizeDisk(t *testing.T, e env) {
+	small, large := int64(32<<20), int64(128<<20)
+	sb, err := e.Client.Sandboxes().Create(ctx(t), shoal.CreateSandboxRequest{DiskBytes: &small})
+	if shoal.ErrorCode(err) == "unsupported" {
+		any := e.Sandbox(t, shoal.CreateSandboxRequest{})
+		_, err = e.Client.Sandboxes().Update(ctx(t), any.ID, shoal.UpdateSandboxRequest{DiskBytes: &large})
+		wantCode(t, err, "unsupported")
+		t.Skip("this kernel has no simple quotas: a limit is refused, also while it runs")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = e.Client.Sandboxes().Delete(ctx(t), sb.ID) }()
+	const write = "head -c 60000000 /dev/urandom > /root/x && sync"
+	if res := e.sh(t, sb, write); res.ExitCode == nil || *res.ExitCode == 0 {
+		t.Errorf("60 of 32 MiB were written: %s", harness.Describe(res))
+	}
+	e.Out(t, sb.ID, "rm /root/x; sync")
+	e.set(t, sb, shoal.UpdateSandboxRequest{DiskBytes: &large})
+	e.Out(t, sb.ID, write)
+	_, err = e.Client.Sandboxes().Update(ctx(t), sb.ID, shoal.UpdateSandboxRequest{DiskBytes: &small})
+	if problem := wantCode(t, err, "conflict"); problem != nil && !strings.Contains(problem.Message, "MiB") {
+		t.Errorf("it has no figures: %s", problem.Message)
+	}
+}

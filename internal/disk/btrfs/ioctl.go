@@ -23,6 +23,7 @@ const (
 	ioctlFSInfo         = ior | unsafe.Sizeof(fsInfoArgs{})<<16 | ioctlMagic<<8 | 31
 	ioctlQuotaCtl       = iowr | unsafe.Sizeof(quotaCtlArgs{})<<16 | ioctlMagic<<8 | 40
 	ioctlQgroupCreate   = iow | unsafe.Sizeof(qgroupCreateArgs{})<<16 | ioctlMagic<<8 | 42
+	ioctlQgroupLimit    = ior | unsafe.Sizeof(qgroupLimitArgs{})<<16 | ioctlMagic<<8 | 43
 	ioctlSubvolInfo     = ior | unsafe.Sizeof(subvolInfoArgs{})<<16 | ioctlMagic<<8 | 60
 	ioctlSnapDestroyV2  = iow | unsafe.Sizeof(volArgsV2{})<<16 | ioctlMagic<<8 | 63
 
@@ -68,6 +69,11 @@ type qgroupInherit struct {
 type qgroupCreateArgs struct {
 	_        uint64 // zero removes
 	qgroupID uint64
+}
+
+type qgroupLimitArgs struct {
+	qgroupID uint64
+	limit    qgroupLimit
 }
 
 type quotaCtlArgs struct {
@@ -135,6 +141,13 @@ func cloneSubvolume(dir, source int, name string, limit int64) error {
 		args.inherit = inherit
 	}
 	return ioctl(dir, ioctlSnapCreateV2, &args)
+}
+
+// limitSubvolume bounds what a subvolume, which is its own quota group, may keep of its writes.
+func limitSubvolume(tree int, subvolume uint64, bytes int64) error {
+	return ioctl(tree, ioctlQgroupLimit, &qgroupLimitArgs{
+		qgroupID: subvolume, limit: qgroupLimit{flags: limitMaxReferenced, maxReferenced: uint64(bytes)},
+	})
 }
 
 // destroySubvolume unlinks a subvolume; the kernel's cleaner frees its extents later.

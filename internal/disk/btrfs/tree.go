@@ -204,6 +204,31 @@ func destroy(path, name string) error {
 	return disk.Failure(commit(int(dir.Fd())), "commit delete")
 }
 
+// Limit changes the limit of a tree.
+func (d *Driver) Limit(ctx context.Context, ref disk.Ref, bytes int64) error {
+	end, err := d.begin(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if bytes <= 0 {
+		return core.Errorf(core.CodeInvalid, "a limit is above zero")
+	}
+	tree, err := d.openTree(ref)
+	if err != nil {
+		return disk.Failure(err, "open tree")
+	}
+	defer tree.Close()
+	if !d.pool.caps.Quota {
+		return core.Errorf(core.CodeUnsupported, "%s", d.pool.caps.QuotaReason)
+	}
+	info, err := subvolumeInfo(int(tree.Fd()))
+	if err == nil {
+		err = limitSubvolume(int(tree.Fd()), info.treeID, bytes)
+	}
+	return disk.Failure(err, "limit tree")
+}
+
 // Usage returns what a tree keeps of its own writes. Bytes that were overwritten count until the kernel has freed them.
 func (d *Driver) Usage(ctx context.Context, ref disk.Ref) (disk.Usage, error) {
 	end, err := d.begin(ctx, ref)

@@ -213,6 +213,7 @@ func calls(ctx context.Context, d disk.Driver, from disk.Ref) map[string]func() 
 		"PurgeQuarantine": func() error { _, err := d.PurgeQuarantine(ctx, 0); return err },
 		"List":            func() error { _, err := d.List(ctx); return err },
 		"Usage":           func() error { _, err := d.Usage(ctx, sandbox("a")); return err },
+		"Limit":           func() error { return d.Limit(ctx, sandbox("a"), 1<<30) },
 		"Space":           func() error { _, err := d.Space(ctx); return err },
 	}
 }

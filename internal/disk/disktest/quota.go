@@ -27,6 +27,9 @@ func (s *suite) limit(t *testing.T, e *env) {
 		if caps.QuotaReason == "" {
 			t.Error("quotas are missing without a reason")
 		}
+		e.clone(ref, sandbox("unlimited"))
+		e.code(e.d.Limit(ctx, sandbox("unlimited"), mib), core.CodeUnsupported)
+		e.ok(e.d.Delete(ctx, sandbox("unlimited")))
 		e.wantList(frozen(ref))
 		return
 	}
@@ -60,6 +63,22 @@ func (s *suite) limit(t *testing.T, e *env) {
 	e.reopen()
 	if err := writeSynced(filepath.Join(limited, "too much"), 32*mib); err == nil {
 		t.Error("the limit was forgotten by a reopen")
+	}
+	// More room is there at once, and less takes nothing away: it stops what is written from then on. Zero is no limit to be set.
+	e.code(e.d.Limit(ctx, sandbox("limited"), 0), core.CodeInvalid)
+	e.ok(e.d.Limit(ctx, sandbox("limited"), 80*mib))
+	e.ok(writeSynced(filepath.Join(limited, "fits now"), 32*mib))
+	e.ok(e.d.Limit(ctx, sandbox("limited"), 20*mib))
+	if err := writeSynced(filepath.Join(limited, "too much again"), 8*mib); err == nil {
+		t.Error("more was written than there may be")
+	}
+	if st, err := os.Stat(filepath.Join(limited, "fits now")); err != nil || st.Size() != 32*mib {
+		t.Errorf("what had been written: %v", err)
+	}
+	e.ok(writeSynced(filepath.Join(sibling, "g"), mib))
+	e.ok(e.d.Limit(ctx, sandbox("free"), 40*mib))
+	if err := writeSynced(filepath.Join(free, "g"), 32*mib); err == nil {
+		t.Error("one that had no limit has none still")
 	}
 	e.ok(e.d.Delete(ctx, sandbox("limited")))
 }

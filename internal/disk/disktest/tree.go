@@ -262,6 +262,7 @@ func (s *suite) malformed(t *testing.T, e *env) {
 			"Delete":     func() error { return e.d.Delete(ctx, bad) },
 			"Quarantine": func() error { return e.d.Quarantine(ctx, bad) },
 			"Usage":      func() error { _, err := e.d.Usage(ctx, bad); return err },
+			"Limit":      func() error { return e.d.Limit(ctx, bad, 1<<30) },
 		}
 		for name, call := range calls {
 			if err := call(); core.CodeOf(err) != core.CodeInvalid {
@@ -281,6 +282,7 @@ func (s *suite) missing(t *testing.T, e *env) {
 	e.code(e.d.Quarantine(ctx, sandbox("none")), core.CodeNotFound)
 	_, err = e.d.Usage(ctx, sandbox("none"))
 	e.code(err, core.CodeNotFound)
+	e.code(e.d.Limit(ctx, sandbox("none"), 1<<30), core.CodeNotFound)
 	e.ok(e.d.Delete(ctx, sandbox("none")))
 	e.wantList()
 }

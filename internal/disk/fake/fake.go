@@ -30,6 +30,7 @@ const (
 	OpPurgeQuarantine Op = "purge_quarantine"
 	OpList            Op = "list"
 	OpUsage           Op = "usage"
+	OpLimit           Op = "limit"
 	OpSpace           Op = "space"
 )
 

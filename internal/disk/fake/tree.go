@@ -181,6 +181,22 @@ func (d *Driver) List(ctx context.Context) ([]disk.Tree, error) {
 	return trees, nil
 }
 
+// Limit can't be enforced.
+func (d *Driver) Limit(ctx context.Context, ref disk.Ref, bytes int64) error {
+	end, err := d.begin(ctx, Call{Op: OpLimit, Ref: ref, Options: disk.CloneOptions{LimitBytes: bytes}}, ref)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if bytes <= 0 {
+		return core.Errorf(core.CodeInvalid, "a limit is above zero")
+	}
+	if _, err := os.Lstat(d.home(ref)); err != nil {
+		return failure(err)
+	}
+	return core.Errorf(core.CodeUnsupported, "%s", d.Capabilities().QuotaReason)
+}
+
 // Usage can't be told.
 func (d *Driver) Usage(ctx context.Context, ref disk.Ref) (disk.Usage, error) {
 	end, err := d.begin(ctx, Call{Op: OpUsage, Ref: ref}, ref)
