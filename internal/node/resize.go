@@ -44,7 +44,7 @@ func (n *resizer) Resize(ctx context.Context, id core.SandboxID, r core.Resource
 	if err != nil || !known {
 		return core.Wrap(core.CodeUnavailable, err, "the node has no entry of this sandbox")
 	}
-	z := resize{n: n, m: m, entry: e, old: e.Resources, want: r, force: force}
+	z := resize{n: n, m: m, entry: e, old: e.Resources, want: r, force: force, all: force}
 	if err := z.apply(ctx); err != nil {
 		z.undo(ctx)
 		return err
@@ -60,6 +60,8 @@ type resize struct {
 	entry     entry
 	old, want core.Resources
 	force     bool
+	// all says that nobody knows which of the limits hold already: all are set.
+	all bool
 }
 
 // apply writes the journal, and then has the limits changed: at every moment the host's lies above the guest agent's.
@@ -101,7 +103,14 @@ func (z *resize) record(r core.Resources) error {
 func (z *resize) limitGuest(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, limitTimeout)
 	defer cancel()
-	l := guestLimits(z.want)
+	want := z.want
+	if !z.all {
+		want = changed(z.old, want)
+	}
+	l := guestLimits(want)
+	if l == nil {
+		return nil // an agent of before there was the call, or one that is stopped, need not be asked
+	}
 	l.Force = z.force
 	if err := z.m.guest.Limit(ctx, *l); err != nil {
 		return fmt.Errorf("tell guest agent its limits: %w", err)
@@ -111,7 +120,7 @@ func (z *resize) limitGuest(ctx context.Context) error {
 
 // limitDisk changes the limit of the tree, if it is to be another. Less than is written already is a conflict, unless it is forced.
 func (z *resize) limitDisk(ctx context.Context) error {
-	if z.want.DiskBytes == z.old.DiskBytes && !z.force || z.want.DiskBytes == 0 {
+	if z.want.DiskBytes == z.old.DiskBytes && !z.all || z.want.DiskBytes == 0 {
 		return nil
 	}
 	tree := sandboxTree(z.m.id)
@@ -151,6 +160,21 @@ func (z *resize) undo(ctx context.Context) {
 	if err != nil {
 		z.n.log.Error("the limits of before can't be set again", slog.String("sandbox_id", string(z.m.id)), slog.Any("err", err))
 	}
+}
+
+// changed returns those of the guest agent's limits that become others.
+func changed(old, want core.Resources) core.Resources {
+	var r core.Resources
+	if want.MemoryBytes != old.MemoryBytes {
+		r.MemoryBytes = want.MemoryBytes
+	}
+	if want.Pids != old.Pids {
+		r.Pids = want.Pids
+	}
+	if want.OpenFiles != old.OpenFiles {
+		r.OpenFiles = want.OpenFiles
+	}
+	return r
 }
 
 // guestLimits are the limits that the guest agent sees to; nil for none.

@@ -75,6 +75,24 @@ func TestResizeBelowUse(t *testing.T) {
 	s.wantLimits(t, spec.Sandbox, want)
 }
 
+// TestResizeOfASilentAgent: what is the host's alone to limit needs no answer from inside.
+func TestResizeOfASilentAgent(t *testing.T) {
+	s := start(t)
+	spec := s.create(t)
+	s.host.mu.Lock()
+	s.host.stopped = make(chan struct{})
+	s.host.mu.Unlock()
+	s = s.restart()
+	want := spec.Resources
+	want.VCPUs = 2
+	if err := s.Resize(t.Context(), spec.Sandbox, want, false); err != nil {
+		t.Error(err)
+	}
+	if got, _ := s.limits(t, spec.Sandbox); got != want {
+		t.Errorf("limits are %+v, want %+v", got, want)
+	}
+}
+
 // TestResizeFails: on an error the limits of before hold, the guest agent's too.
 func TestResizeFails(t *testing.T) {
 	for _, memory := range []int64{32 * mib, 512 * mib} {
