@@ -15,7 +15,7 @@ func TestIdleIsAnEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t).start().ready()
 	yes, no, none, minute, hour := true, false, time.Duration(0), time.Minute, time.Hour
-	limits := w.svc.Limits()
+	limits := w.svc.Limits(alice)
 	for name, tc := range map[string]struct {
 		spec    core.SandboxSpec
 		patch   control.SandboxPatch

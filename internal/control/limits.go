@@ -47,8 +47,8 @@ const (
 	maxEnvNameBytes = 256
 )
 
-// Limits tells the defaults and ceilings of what a caller may ask for.
-func (s *Service) Limits() Limits { return s.limits }
+// Limits tells the defaults and ceilings of what a caller may ask for, as they were for its tenant when it was let in.
+func (s *Service) Limits(p Principal) Limits { return s.limits.within(p.Quota) }
 
 // apply fills in the defaults and checks every bound. ttl is zero for a sandbox that does not end by age.
 func (l Limits) apply(spec core.SandboxSpec) (_ core.SandboxSpec, ttl time.Duration, err error) {

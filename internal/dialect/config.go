@@ -83,8 +83,8 @@ type Execs interface {
 type Templates interface {
 	ListTemplates(ctx context.Context, p control.Principal, page store.Page) ([]core.Template, string, error)
 	GetTemplate(ctx context.Context, p control.Principal, ref string) (core.Template, error)
-	// Limits are the defaults and ceilings of a sandbox's resources and life.
-	Limits() control.Limits
+	// Limits are the defaults and ceilings of a sandbox's resources and life, for the caller's tenant.
+	Limits(p control.Principal) control.Limits
 }
 
 // Access are the use cases of callers who have no key: they know a sandbox's id, and some its access token.

@@ -160,6 +160,36 @@ func TestKeyRevokedDuringAStreamEndsIt(t *testing.T) {
 	})
 }
 
+// TestConnectionOutlivesARevokedKey: the next call on the connection of a stream that was ended is answered.
+func TestConnectionOutlivesARevokedKey(t *testing.T) {
+	t.Parallel()
+	c, fake := newClient(t, nil)
+	create(t, c, "a")
+	transport := &http.Transport{MaxConnsPerHost: 1}
+	t.Cleanup(transport.CloseIdleConnections)
+	client := &http.Client{Transport: transport}
+	for _, path := range []string{"/v1/events?after=1000", "/v1/sandboxes"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.BaseURL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+tenantKey)
+		req.Header.Set("Accept", "application/x-ndjson, application/json")
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path == "/v1/events?after=1000" {
+			revoked(t, fake)
+		}
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d %s, %v", path, resp.StatusCode, text, err)
+		}
+		_ = resp.Body.Close()
+	}
+}
+
 // underWay is how many calls are under way.
 func (f *fakeControl) underWay() int {
 	f.mu.Lock()

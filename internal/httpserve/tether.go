@@ -2,8 +2,11 @@ package httpserve
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"shoal/internal/core"
@@ -25,7 +28,27 @@ type Tether struct {
 // NewTether returns a request that can be ended, and its tether. Release must be called before the request's handler returns.
 func NewTether(r *http.Request, w *Reply) (*http.Request, *Tether) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	return r.WithContext(ctx), &Tether{cancel: cancel, reply: w}
+	r = r.WithContext(ctx)
+	if r.Body != nil && r.Body != http.NoBody {
+		w.limits.unread.Store(true)
+		r.Body = &coming{r.Body, &w.limits.unread}
+	}
+	return r, &Tether{cancel: cancel, reply: w}
+}
+
+// coming is a body that tells when all of it was read.
+type coming struct {
+	io.ReadCloser
+	unread *atomic.Bool
+}
+
+// Read reads the next part.
+func (c *coming) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		c.unread.Store(false)
+	}
+	return n, err //nolint:wrapcheck // It stands for the other.
 }
 
 // End ends the request, the first time. It doesn't wait for it.
@@ -64,6 +87,10 @@ func (t *Tether) Release() {
 
 // deadlines are those of a reply's connection, which can be cut short.
 type deadlines struct {
+	// unread says that more may be read of the request's body. Afterwards net/http itself reads ahead, and would end the contexts of
+	// all requests of the connection if a deadline passed.
+	unread atomic.Bool
+
 	mu sync.Mutex
 	// last is the latest that may be written, once it is cut; over says that it is somebody else's by now.
 	last time.Time
@@ -74,7 +101,7 @@ type deadlines struct {
 func (w *Reply) SetReadDeadline(t time.Time) error {
 	w.limits.mu.Lock()
 	defer w.limits.mu.Unlock()
-	if !w.limits.last.IsZero() {
+	if !w.limits.last.IsZero() && w.limits.unread.Load() {
 		t = w.limits.last.Add(-lastWords)
 	}
 	return http.NewResponseController(w.ResponseWriter).SetReadDeadline(t) //nolint:wrapcheck // It stands for the other.
@@ -101,7 +128,9 @@ func (w *Reply) cut() {
 	now := time.Now()
 	w.limits.last = now.Add(lastWords)
 	rc := http.NewResponseController(w.ResponseWriter)
-	_ = rc.SetReadDeadline(now) // a connection whose deadline can't be set is closed already
+	if w.limits.unread.Load() {
+		_ = rc.SetReadDeadline(now) // a connection whose deadline can't be set is closed already
+	}
 	_ = rc.SetWriteDeadline(w.limits.last)
 }
 

@@ -71,6 +71,8 @@ func TestSandboxes(t *testing.T) {
 		{"counts are changed", testResizeCounts},
 		{"processor time is changed", testResizeCPU},
 		{"the disk's limit is changed", testResizeDisk},
+		{"tenants", testTenants},
+		{"a key revoked during a stream ends it", testKeyRevoked},
 		{"metrics", testMetrics},
 		{"events", testEvents},
 		{"command line", testCLI},

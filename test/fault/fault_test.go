@@ -44,6 +44,8 @@ func TestFaults(t *testing.T) {
 			run = testResize
 		case strings.Contains(point, ".exec."):
 			run = testExec
+		case strings.Contains(point, ".tenant."):
+			run = testTenant
 		default:
 			continue // imports: TestImportFaults; calls with a key: testOnce
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"shoal/internal/control"
 	"shoal/internal/core"
 	"shoal/internal/dialect"
 )
@@ -86,7 +87,7 @@ func (a *adapter) create(w http.ResponseWriter, r request, defaultTimeout int64)
 	if seconds <= 0 {
 		return core.Invalid("timeout", "Timeout must be greater than 0")
 	}
-	ttl, err := a.ttl(seconds)
+	ttl, err := a.ttl(r.principal, seconds)
 	if err != nil {
 		return err
 	}
@@ -106,8 +107,8 @@ func (a *adapter) template(id string) string {
 }
 
 // ttl is a timeout as a duration, within what the server allows.
-func (a *adapter) ttl(seconds int64) (time.Duration, error) {
-	most := a.Control.Limits().MaxTTL
+func (a *adapter) ttl(p control.Principal, seconds int64) (time.Duration, error) {
+	most := a.Control.Limits(p).MaxTTL
 	if seconds > int64(most/time.Second) {
 		return 0, core.Invalid("timeout", "Timeout cannot be greater than %s", hours(most))
 	}

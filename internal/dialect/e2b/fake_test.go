@@ -54,7 +54,7 @@ func (f *fakeControl) Authenticate(_ context.Context, secret string) (control.Pr
 	return control.Principal{Tenant: "acme"}, nil
 }
 
-func (f *fakeControl) Limits() control.Limits {
+func (f *fakeControl) Limits(control.Principal) control.Limits {
 	return control.Limits{
 		DefaultTTL: time.Hour, MaxTTL: 24 * time.Hour, Default: core.Resources{VCPUs: 1.5, MemoryBytes: 512 << 20, DiskBytes: 4 << 30},
 	}
@@ -73,7 +73,7 @@ func (f *fakeControl) CreateSandbox(_ context.Context, p control.Principal, spec
 	n := len(f.sandboxes)
 	sb := core.Sandbox{
 		ID: core.SandboxID(fmt.Sprintf("s%021d", n+1)), Tenant: p.Tenant, Template: "t000000000000000000001", TemplateName: "base", Node: "node1",
-		State: core.StateRunning, Resources: f.Limits().Default, Env: spec.Env, Labels: spec.Labels, CreatedAt: epoch,
+		State: core.StateRunning, Resources: f.Limits(control.Principal{}).Default, Env: spec.Env, Labels: spec.Labels, CreatedAt: epoch,
 		StartedAt: epoch.Add(time.Duration(n) * time.Minute), ExpiresAt: epoch.Add(spec.TTL),
 	}
 	f.sandboxes = append(f.sandboxes, sb)

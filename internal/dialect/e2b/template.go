@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"shoal/internal/control"
 	"shoal/internal/core"
 	"shoal/internal/dialect/e2b/envd"
 	"shoal/internal/store"
@@ -83,7 +84,7 @@ func (a *adapter) listTemplates(w http.ResponseWriter, r request) error {
 	}
 	out := []templateBody{}
 	for _, versions := range groups {
-		out = append(out, a.templateBody(versions))
+		out = append(out, a.templateBody(r.principal, versions))
 	}
 	return writeJSON(w, http.StatusOK, out)
 }
@@ -117,8 +118,8 @@ func (a *adapter) getTemplate(w http.ResponseWriter, r request) error {
 	body := struct {
 		templateBody
 		Builds []buildBody `json:"builds"`
-	}{templateBody: a.templateBody(versions)}
-	size := a.Control.Limits().Default
+	}{templateBody: a.templateBody(r.principal, versions)}
+	size := a.Control.Limits(r.principal).Default
 	page, err := pageOf(w, r.query, versions)
 	if err != nil {
 		return err
@@ -163,8 +164,8 @@ func current(versions []core.Template) core.Template {
 }
 
 // templateBody tells of the current version of a template. Sandboxes of any template get the server's default size.
-func (a *adapter) templateBody(versions []core.Template) templateBody {
-	t, size := current(versions), a.Control.Limits().Default
+func (a *adapter) templateBody(p control.Principal, versions []core.Template) templateBody {
+	t, size := current(versions), a.Control.Limits(p).Default
 	names := []string{t.Name}
 	for vendor, ours := range a.Templates {
 		if ours == t.Name && vendor != t.Name {

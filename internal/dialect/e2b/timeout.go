@@ -32,7 +32,7 @@ func (a *adapter) setTimeout(w http.ResponseWriter, r request) error {
 	if *body.Timeout <= 0 {
 		return a.killSandbox(w, r)
 	}
-	ttl, err := a.ttl(*body.Timeout)
+	ttl, err := a.ttl(r.principal, *body.Timeout)
 	if err == nil {
 		_, err = a.update(r, control.SandboxPatch{TTL: &ttl})
 	}
@@ -100,7 +100,7 @@ func (a *adapter) refresh(w http.ResponseWriter, r request) error {
 
 // extend lets a sandbox live at least so long from now, and never shortens its life.
 func (a *adapter) extend(r request, sb core.Sandbox, seconds int64) (core.Sandbox, error) {
-	ttl, err := a.ttl(seconds)
+	ttl, err := a.ttl(r.principal, seconds)
 	if err != nil || ttl == 0 {
 		return sb, err
 	}

@@ -201,7 +201,7 @@ func (f *fake) Exec(_ context.Context, p control.Principal, ref string, spec cor
 }
 
 // Limits are the server's.
-func (f *fake) Limits() control.Limits {
+func (f *fake) Limits(control.Principal) control.Limits {
 	return control.Limits{
 		DefaultTTL: time.Hour, MaxTTL: 24 * time.Hour, Default: core.Resources{VCPUs: 1, MemoryBytes: 512 << 20}, DefaultTemplate: "base",
 	}

@@ -32,7 +32,7 @@ func noSleep() error {
 }
 
 // setLife says when a sandbox ends that is created.
-func (a *adapter) setLife(spec *core.SandboxSpec, body createBody) (err error) {
+func (a *adapter) setLife(p control.Principal, spec *core.SandboxSpec, body createBody) (err error) {
 	if body.TTLSeconds != nil {
 		if spec.Idle, err = idleAfter(*body.TTLSeconds); err != nil {
 			return err
@@ -42,7 +42,7 @@ func (a *adapter) setLife(spec *core.SandboxSpec, body createBody) (err error) {
 	case spec.Persistent && spec.Idle > 0:
 		return noSleep()
 	case !spec.Persistent && spec.Idle == 0:
-		spec.Idle = a.cfg.Control.Limits().DefaultTTL
+		spec.Idle = a.cfg.Control.Limits(p).DefaultTTL
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (a *adapter) setLifecycle(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	patch, err := a.lifePatch(sb, body)
+	patch, err := a.lifePatch(r.Principal, sb, body)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (a *adapter) setLifecycle(w http.ResponseWriter, r *request) error {
 }
 
 // lifePatch says what a change of the lifecycle means for a sandbox.
-func (a *adapter) lifePatch(sb core.Sandbox, body lifecycleBody) (patch control.SandboxPatch, err error) {
+func (a *adapter) lifePatch(p control.Principal, sb core.Sandbox, body lifecycleBody) (patch control.SandboxPatch, err error) {
 	var idle time.Duration
 	if body.TTLSeconds != nil {
 		if idle, err = idleAfter(*body.TTLSeconds); err != nil {
@@ -132,7 +132,7 @@ func (a *adapter) lifePatch(sb core.Sandbox, body lifecycleBody) (patch control.
 	case body.TTLSeconds != nil:
 		return patch, core.Invalid("ttl_seconds", "ttl_seconds is above 0 for a sandbox that is not persistent: make it persistent to keep it")
 	case sb.Persistent:
-		idle = a.cfg.Control.Limits().DefaultTTL
+		idle = a.cfg.Control.Limits(p).DefaultTTL
 		patch.Idle = &idle
 	}
 	return patch, nil

@@ -106,7 +106,7 @@ func (a *adapter) createSandbox(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	spec := core.SandboxSpec{Template: a.cfg.Template(body.Template), Persistent: body.Persistent, Labels: body.Metadata}
-	if err := a.setLife(&spec, body); err != nil {
+	if err := a.setLife(r.Principal, &spec, body); err != nil {
 		return err
 	}
 	sb, err := a.cfg.Control.CreateSandbox(r.Context(), r.Principal, spec)

@@ -63,7 +63,7 @@ func (a *adapter) listTemplates(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	limits := a.cfg.Control.Limits()
+	limits := a.cfg.Control.Limits(r.Principal)
 	items := []templateInfo{}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		items = append(items, encodeTemplate(found[name], name, limits))
@@ -118,7 +118,7 @@ func (a *adapter) getTemplate(w http.ResponseWriter, r *request) error {
 	if name == string(t.ID) {
 		name = t.Name
 	}
-	return writeJSON(w, http.StatusOK, encodeTemplate(t, name, a.cfg.Control.Limits()))
+	return writeJSON(w, http.StatusOK, encodeTemplate(t, name, a.cfg.Control.Limits(r.Principal)))
 }
 
 // me is who a key belongs to.
