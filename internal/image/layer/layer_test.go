@@ -21,20 +21,20 @@ import (
 var testLimits = Limits{Bytes: 1 << 30, Entries: 100_000}
 
 // needRoot skips a test as an ordinary user, or fails it where root is required.
-func needRoot(t testing.TB) {
-	t.Helper()
+func needRoot(tb testing.TB) {
+	tb.Helper()
 	if os.Geteuid() == 0 {
 		return
 	}
 	if os.Getenv("SHOAL_REQUIRE_ROOT") == "1" {
-		t.Fatal("needs root: it gives files away")
+		tb.Fatal("needs root: it gives files away")
 	}
-	t.Skip("needs root: it gives files away")
+	tb.Skip("needs root: it gives files away")
 }
 
 // pack makes a tar of entries; the content of a file is in contents by its name.
-func pack(t testing.TB, contents map[string]string, entries ...tar.Header) []byte {
-	t.Helper()
+func pack(tb testing.TB, contents map[string]string, entries ...tar.Header) []byte {
+	tb.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, hdr := range entries {
@@ -48,14 +48,14 @@ func pack(t testing.TB, contents map[string]string, entries ...tar.Header) []byt
 			hdr.Mode = 0o644
 		}
 		if err := w.WriteHeader(&hdr); err != nil {
-			t.Fatalf("%s: %v", hdr.Name, err)
+			tb.Fatalf("%s: %v", hdr.Name, err)
 		}
 		if _, err := w.Write([]byte(contents[hdr.Name])); hdr.Typeflag == tar.TypeReg && err != nil {
-			t.Fatalf("%s: %v", hdr.Name, err)
+			tb.Fatalf("%s: %v", hdr.Name, err)
 		}
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }
@@ -63,30 +63,30 @@ func pack(t testing.TB, contents map[string]string, entries ...tar.Header) []byt
 func diffID(data []byte) string { return digestOf(sha256.Sum256(data)) }
 
 // newTree returns a tree in a new directory, and the directory.
-func newTree(t testing.TB, limits Limits) (*Tree, string) {
-	t.Helper()
-	needRoot(t)
-	dir := filepath.Join(t.TempDir(), "tree")
+func newTree(tb testing.TB, limits Limits) (*Tree, string) {
+	tb.Helper()
+	needRoot(tb)
+	dir := filepath.Join(tb.TempDir(), "tree")
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	tree, err := Open(dir, limits)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = tree.Close() })
+	tb.Cleanup(func() { _ = tree.Close() })
 	return tree, dir
 }
 
-func apply(t testing.TB, tree *Tree, layer []byte) error {
-	t.Helper()
-	return tree.Apply(t.Context(), bytes.NewReader(layer), diffID(layer))
+func apply(tb testing.TB, tree *Tree, layer []byte) error {
+	tb.Helper()
+	return tree.Apply(tb.Context(), bytes.NewReader(layer), diffID(layer))
 }
 
-func mustApply(t testing.TB, tree *Tree, layer []byte) {
-	t.Helper()
-	if err := apply(t, tree, layer); err != nil {
-		t.Fatal(err)
+func mustApply(tb testing.TB, tree *Tree, layer []byte) {
+	tb.Helper()
+	if err := apply(tb, tree, layer); err != nil {
+		tb.Fatal(err)
 	}
 }
 
@@ -218,8 +218,8 @@ func TestLayers(t *testing.T) {
 }
 
 // list returns the names in a tree in order: directories end with a slash, links with an at sign.
-func list(t testing.TB, root string) (all []string) {
-	t.Helper()
+func list(tb testing.TB, root string) (all []string) {
+	tb.Helper()
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		name := strings.TrimPrefix(strings.TrimPrefix(path, root), "/")
 		switch {
@@ -234,7 +234,7 @@ func list(t testing.TB, root string) (all []string) {
 		return nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return all
 }
@@ -367,24 +367,24 @@ func TestDigests(t *testing.T) {
 	}
 }
 
-func gz(t testing.TB, data []byte) []byte {
-	t.Helper()
+func gz(tb testing.TB, data []byte) []byte {
+	tb.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }
 
-func zst(t testing.TB, data []byte) []byte {
-	t.Helper()
+func zst(tb testing.TB, data []byte) []byte {
+	tb.Helper()
 	w, err := zstd.NewWriter(nil)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return w.EncodeAll(data, nil)
 }

@@ -63,12 +63,12 @@ func openArchive(ctx context.Context, cfg Config, want v1.Platform) (img image, 
 }
 
 // openLayout finds the image of a directory in the OCI layout.
-func openLayout(cfg Config, want v1.Platform) (image, func(), error) {
+func openLayout(ctx context.Context, cfg Config, want v1.Platform) (image, func(), error) {
 	root, err := os.OpenRoot(cfg.Layout)
 	if err != nil {
 		return image{}, nil, core.Wrap(core.CodeInternal, err, "the layout's directory can't be opened")
 	}
-	img, err := findInFiles(context.Background(), dirFiles{root}, want) //nolint:contextcheck // Files of this machine are not waited for.
+	img, err := findInFiles(ctx, dirFiles{root}, want)
 	if err != nil {
 		_ = root.Close()
 		return image{}, nil, err

@@ -101,7 +101,7 @@ func (b *blob) open() error {
 	if b.at > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", b.at))
 	}
-	resp, err := b.client.Do(req)
+	resp, err := b.client.Do(req) //nolint:bodyclose // drop closes it.
 	if err != nil {
 		return fmt.Errorf("ask for a layer: %w", err)
 	}

@@ -102,7 +102,7 @@ func capabilities() []string {
 		return []string{"capget: " + errno.Error()}
 	}
 	want := uint32(1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID)
-	want2 := uint32(1 << (unix.CAP_SETFCAP))
+	want2 := uint32(1 << unix.CAP_SETFCAP)
 	if data[0].Permitted != want|want2 || data[0].Inheritable != 0 || data[1].Permitted != 0 {
 		return []string{fmt.Sprintf("capabilities %+v", data)}
 	}

@@ -93,7 +93,7 @@ func applyCommands(in *bufio.Reader, limits layer.Limits) (out answer, err error
 			return out, fmt.Errorf("read a command: %w", err)
 		case c.Layer != nil:
 			// What the server cuts short is an unexpected end, for it sends nothing else afterwards.
-			if err := tree.Apply(context.Background(), io.LimitReader(in, c.Layer.Size), c.Layer.DiffID); err != nil { //nolint:contextcheck // It is killed.
+			if err := tree.Apply(context.Background(), io.LimitReader(in, c.Layer.Size), c.Layer.DiffID); err != nil {
 				return out, err
 			}
 		case c.Finish != nil:

@@ -41,7 +41,7 @@ func filterCalls() error {
 	program := newFilter(arch)
 	fprog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	// The other threads are synchronised by the kernel: it is one call, and all or nothing.
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&fprog)))
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&fprog))) //nolint:gosec // The kernel copies it during the call.
 	runtime.KeepAlive(program)
 	if errno != 0 {
 		return fmt.Errorf("set the filter of system calls: %w", errno)

@@ -48,9 +48,9 @@ func TestMain(m *testing.M) {
 const testOwner = 1_920_000_000
 
 // needRoot skips a test as an ordinary user, or fails it where root is required. A program with cgo can't give up its rights on all threads.
-func needRoot(t testing.TB) {
-	t.Helper()
-	problem := ""
+func needRoot(tb testing.TB) {
+	tb.Helper()
+	var problem string
 	switch {
 	case os.Geteuid() != 0:
 		problem = "needs root: it makes user and mount namespaces"
@@ -60,23 +60,23 @@ func needRoot(t testing.TB) {
 		return
 	}
 	if os.Getenv("SHOAL_REQUIRE_ROOT") == "1" {
-		t.Fatal(problem)
+		tb.Fatal(problem)
 	}
-	t.Skip(problem)
+	tb.Skip(problem)
 }
 
 // newConfig returns a config that imports into a new directory, below one that only root may enter.
-func newConfig(t testing.TB) Config {
-	t.Helper()
-	needRoot(t)
-	dir := t.TempDir()
+func newConfig(tb testing.TB) Config {
+	tb.Helper()
+	needRoot(tb)
+	dir := tb.TempDir()
 	for _, name := range []string{"tree", "work"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return Config{
 		Dir: filepath.Join(dir, "tree"), WorkDir: filepath.Join(dir, "work"), OwnerUID: testOwner, Logger: slog.New(slog.DiscardHandler),
@@ -95,8 +95,8 @@ type entry struct {
 func file(name, data string) entry { return entry{tar.Header{Name: name, Mode: 0o644}, data} }
 
 // packed makes a tar.
-func packed(t testing.TB, entries ...entry) []byte {
-	t.Helper()
+func packed(tb testing.TB, entries ...entry) []byte {
+	tb.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, e := range entries {
@@ -105,44 +105,44 @@ func packed(t testing.TB, entries ...entry) []byte {
 			e.Typeflag = tar.TypeReg
 		}
 		if err := w.WriteHeader(&e.Header); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if _, err := io.WriteString(w, e.data); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }
 
 // gzipped is a layer as most are: the library compresses it.
-func gzipped(t testing.TB, entries ...entry) v1.Layer {
-	t.Helper()
-	data := packed(t, entries...)
+func gzipped(tb testing.TB, entries ...entry) v1.Layer {
+	tb.Helper()
+	data := packed(tb, entries...)
 	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return l
 }
 
 // zstandard is a layer compressed with zstd.
-func zstandard(t testing.TB, entries ...entry) v1.Layer {
-	t.Helper()
-	data := packed(t, entries...)
+func zstandard(tb testing.TB, entries ...entry) v1.Layer {
+	tb.Helper()
+	data := packed(tb, entries...)
 	w, err := zstd.NewWriter(nil)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	return withDiffID(t, static.NewLayer(w.EncodeAll(data, nil), types.OCILayerZStd), data)
+	return withDiffID(tb, static.NewLayer(w.EncodeAll(data, nil), types.OCILayerZStd), data)
 }
 
 // plain is a layer that is not compressed.
-func plain(t testing.TB, entries ...entry) v1.Layer {
-	t.Helper()
-	return static.NewLayer(packed(t, entries...), types.OCIUncompressedLayer)
+func plain(tb testing.TB, entries ...entry) v1.Layer {
+	tb.Helper()
+	return static.NewLayer(packed(tb, entries...), types.OCIUncompressedLayer)
 }
 
 // named is a layer with another diff id.
@@ -153,48 +153,48 @@ type named struct {
 
 func (n named) DiffID() (v1.Hash, error) { return n.id, nil }
 
-func withDiffID(t testing.TB, l v1.Layer, data []byte) v1.Layer {
-	t.Helper()
+func withDiffID(tb testing.TB, l v1.Layer, data []byte) v1.Layer {
+	tb.Helper()
 	id, _, err := v1.SHA256(bytes.NewReader(data))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return named{l, id}
 }
 
 // imageOf makes an image for this machine.
-func imageOf(t testing.TB, config v1.Config, layers ...v1.Layer) v1.Image {
-	t.Helper()
-	return imageFor(t, v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, config, layers...)
+func imageOf(tb testing.TB, config v1.Config, layers ...v1.Layer) v1.Image {
+	tb.Helper()
+	return imageFor(tb, v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, config, layers...)
 }
 
-func imageFor(t testing.TB, p v1.Platform, config v1.Config, layers ...v1.Layer) v1.Image {
-	t.Helper()
+func imageFor(tb testing.TB, p v1.Platform, config v1.Config, layers ...v1.Layer) v1.Image {
+	tb.Helper()
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	img, err := mutate.AppendLayers(base, layers...)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	c, err := img.ConfigFile()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	c = c.DeepCopy()
 	c.OS, c.Architecture, c.Variant, c.Config = p.OS, p.Architecture, p.Variant, config
 	if img, err = mutate.ConfigFile(img, c); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return img
 }
 
 // indexOf makes an index.
-func indexOf(t testing.TB, images ...v1.Image) v1.ImageIndex {
-	t.Helper()
+func indexOf(tb testing.TB, images ...v1.Image) v1.ImageIndex {
+	tb.Helper()
 	var list []mutate.IndexAddendum
 	for _, img := range images {
 		c, err := img.ConfigFile()
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		list = append(list, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: c.OS, Architecture: c.Architecture, Variant: c.Variant}}})
 	}
@@ -209,8 +209,8 @@ type hub struct {
 	before func(w http.ResponseWriter, r *http.Request) bool
 }
 
-func newHub(t testing.TB) *hub {
-	t.Helper()
+func newHub(tb testing.TB) *hub {
+	tb.Helper()
 	h := &hub{}
 	inner := testregistry.New(testregistry.Logger(slogger()))
 	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -218,17 +218,17 @@ func newHub(t testing.TB) *hub {
 			inner.ServeHTTP(w, r)
 		}
 	}))
-	t.Cleanup(h.Close)
+	tb.Cleanup(h.Close)
 	h.host = h.Listener.Addr().String()
 	return h
 }
 
 // push puts an image or index into the registry and returns its reference.
-func (h *hub) push(t testing.TB, repo string, what any) string {
-	t.Helper()
+func (h *hub) push(tb testing.TB, repo string, what any) string {
+	tb.Helper()
 	ref, err := name.ParseReference(h.host+"/"+repo, name.Insecure)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	switch what := what.(type) {
 	case v1.Image:
@@ -237,83 +237,83 @@ func (h *hub) push(t testing.TB, repo string, what any) string {
 		err = remote.WriteIndex(ref, what)
 	}
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return ref.String()
 }
 
 // configFor returns a config that imports a reference from the registry.
-func (h *hub) configFor(t testing.TB, ref string) Config {
-	t.Helper()
-	cfg := newConfig(t)
+func (h *hub) configFor(tb testing.TB, ref string) Config {
+	tb.Helper()
+	cfg := newConfig(tb)
 	cfg.Source.Ref, cfg.PlainHTTP = ref, []string{h.host}
 	return cfg
 }
 
-func digestOf(t testing.TB, img interface{ Digest() (v1.Hash, error) }) string {
-	t.Helper()
+func digestOf(tb testing.TB, img interface{ Digest() (v1.Hash, error) }) string {
+	tb.Helper()
 	d, err := img.Digest()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return d.String()
 }
 
 // writeLayout writes an OCI layout to a new directory.
-func writeLayout(t testing.TB, index v1.ImageIndex) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "layout")
+func writeLayout(tb testing.TB, index v1.ImageIndex) string {
+	tb.Helper()
+	dir := filepath.Join(tb.TempDir(), "layout")
 	if _, err := testlayout.Write(dir, index); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return dir
 }
 
 // tarOf packs a directory as an archive of an OCI layout.
-func tarOf(t testing.TB, dir string) []byte {
-	t.Helper()
+func tarOf(tb testing.TB, dir string) []byte {
+	tb.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	if err := errors.Join(w.AddFS(os.DirFS(dir)), w.Close()); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }
 
 // upload writes an archive where the server would keep it.
-func upload(t testing.TB, data []byte) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "upload")
+func upload(tb testing.TB, data []byte) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "upload")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return path
 }
 
 // mustImport imports and returns the result.
-func mustImport(t testing.TB, cfg Config) Result {
-	t.Helper()
-	res, err := Import(t.Context(), cfg)
+func mustImport(tb testing.TB, cfg Config) Result {
+	tb.Helper()
+	res, err := Import(tb.Context(), cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return res
 }
 
 // wantError imports and expects an error of a code with words in it; nobody and nothing may be left.
-func wantError(t testing.TB, cfg Config, code core.Code, words string) {
-	t.Helper()
-	_, err := Import(t.Context(), cfg)
+func wantError(tb testing.TB, cfg Config, code core.Code, words string) {
+	tb.Helper()
+	_, err := Import(tb.Context(), cfg)
 	var own *core.Error
 	if !core.IsCode(err, code) || !errors.As(err, &own) || !strings.Contains(own.Message, words) {
-		t.Errorf("got %v\nwant %s: %s", err, code, words)
+		tb.Errorf("got %v\nwant %s: %s", err, code, words)
 	}
-	noTraces(t, cfg)
+	noTraces(tb, cfg)
 }
 
 // noTraces fails the test if a process or mount of an import is left, or a file beside its tree.
-func noTraces(t testing.TB, cfg Config) {
-	t.Helper()
+func noTraces(tb testing.TB, cfg Config) {
+	tb.Helper()
 	names, _ := filepath.Glob("/proc/[0-9]*/status")
 	for _, name := range names {
 		data, err := os.ReadFile(name)
@@ -324,28 +324,28 @@ func noTraces(t testing.TB, cfg Config) {
 			fields := strings.Fields(line)
 			if len(fields) > 1 && fields[0] == "Uid:" {
 				if uid, _ := strconv.Atoi(fields[1]); uid >= cfg.OwnerUID && uid < cfg.OwnerUID+jail.IDs {
-					t.Errorf("a process is left: %s", name)
+					tb.Errorf("a process is left: %s", name)
 				}
 			}
 		}
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if strings.Contains(string(mounts), cfg.Dir) {
-		t.Error("a mount is left")
+		tb.Error("a mount is left")
 	}
 	if entries, err := os.ReadDir(cfg.WorkDir); err != nil || len(entries) > 0 {
-		t.Errorf("left in the work directory: %v, %v", entries, err)
+		tb.Errorf("left in the work directory: %v, %v", entries, err)
 	}
 }
 
-func readTree(t testing.TB, cfg Config, name string) string {
-	t.Helper()
+func readTree(tb testing.TB, cfg Config, name string) string {
+	tb.Helper()
 	data, err := os.ReadFile(filepath.Join(cfg.Dir, name))
 	if err != nil {
-		t.Error(err)
+		tb.Error(err)
 	}
 	return string(data)
 }

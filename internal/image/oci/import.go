@@ -142,7 +142,7 @@ func openSource(ctx context.Context, cfg Config, want v1.Platform) (img image, c
 	src := cfg.Source
 	switch {
 	case cfg.Layout != "" && src.Ref == "" && src.Archive == "":
-		return openLayout(cfg, want)
+		return openLayout(ctx, cfg, want)
 	case src.Ref != "" && src.Archive == "" && cfg.Layout == "":
 		return openRegistry(ctx, cfg, want)
 	case src.Archive != "" && src.Ref == "" && cfg.Layout == "":

@@ -26,15 +26,15 @@ import (
 )
 
 // sample is an image with three layers in three compressions.
-func sample(t testing.TB) v1.Image {
-	t.Helper()
-	return imageOf(t, v1.Config{
+func sample(tb testing.TB) v1.Image {
+	tb.Helper()
+	return imageOf(tb, v1.Config{
 		Env: []string{"PATH=/bin", "EMPTY=", "A=b=c"}, WorkingDir: "/srv/app", User: "1000:1000", Entrypoint: []string{"/bin/app"}, Cmd: []string{"serve"},
 		Labels: map[string]string{"org.example": "x"}, ExposedPorts: map[string]struct{}{"8080/tcp": {}, "53/udp": {}},
 	},
-		gzipped(t, file("bin/app", "one"), file("etc/old", "x"), entry{tar.Header{Name: "bin/su", Mode: 0o4755, Uid: 1, Gid: 2}, "su"}),
-		zstandard(t, file("bin/app", "two"), file("etc/.wh.old", "")),
-		plain(t, entry{tar.Header{Name: "hard", Typeflag: tar.TypeLink, Linkname: "bin/su"}, ""}),
+		gzipped(tb, file("bin/app", "one"), file("etc/old", "x"), entry{tar.Header{Name: "bin/su", Mode: 0o4755, Uid: 1, Gid: 2}, "su"}),
+		zstandard(tb, file("bin/app", "two"), file("etc/.wh.old", "")),
+		plain(tb, entry{tar.Header{Name: "hard", Typeflag: tar.TypeLink, Linkname: "bin/su"}, ""}),
 	)
 }
 
@@ -133,24 +133,24 @@ func TestSources(t *testing.T) {
 	}
 }
 
-func gz(t testing.TB, data []byte) []byte {
-	t.Helper()
+func gz(tb testing.TB, data []byte) []byte {
+	tb.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }
 
-func zst(t testing.TB, data []byte) []byte {
-	t.Helper()
+func zst(tb testing.TB, data []byte) []byte {
+	tb.Helper()
 	w, err := zstd.NewWriter(nil)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return w.EncodeAll(data, nil)
 }
@@ -205,7 +205,7 @@ func TestBadArchives(t *testing.T) {
 	img := sample(t)
 	whole := tarOf(t, writeLayout(t, indexOf(t, img)))
 	manifest := func(text string) []byte { return packed(t, file("manifest.json", text)) }
-	nested := v1.ImageIndex(indexOf(t, img))
+	nested := indexOf(t, img)
 	for range maxNesting + 1 {
 		nested = indexOfIndex(nested)
 	}

@@ -35,8 +35,8 @@ type recorder struct {
 	seen []string
 }
 
-func newRecorder(t testing.TB, answer http.HandlerFunc) *recorder {
-	t.Helper()
+func newRecorder(tb testing.TB, answer http.HandlerFunc) *recorder {
+	tb.Helper()
 	r := &recorder{}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
@@ -45,7 +45,7 @@ func newRecorder(t testing.TB, answer http.HandlerFunc) *recorder {
 		r.mu.Unlock()
 		answer(w, req)
 	}))
-	t.Cleanup(r.Close)
+	tb.Cleanup(r.Close)
 	r.host = r.Listener.Addr().String()
 	return r
 }
@@ -210,7 +210,7 @@ func TestLoginStaysAtHome(t *testing.T) {
 func TestBlobsElsewhere(t *testing.T) {
 	h := newHub(t)
 	ref := h.push(t, "app:v1", sample(t))
-	var inner http.Handler = h.Config.Handler
+	inner := h.Config.Handler
 	storage := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("From-Storage", "yes")
 		inner.ServeHTTP(w, r)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
@@ -147,8 +148,7 @@ type jailFail struct {
 // is bounded.
 func (f *jailFail) err() error {
 	cause := errors.New(clip(f.Cause, 2000))
-	switch f.Code {
-	case core.CodeInvalid, core.CodeUnsupported, core.CodeExhausted, core.CodeDataLoss:
+	if slices.Contains([]core.Code{core.CodeInvalid, core.CodeUnsupported, core.CodeExhausted, core.CodeDataLoss}, f.Code) {
 		return core.Wrap(f.Code, cause, "%s", clip(f.Message, 1000))
 	}
 	return core.Wrap(core.CodeInternal, cause, "the image could not be unpacked")
