@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -199,12 +200,12 @@ func TestResizeCutOff(t *testing.T) {
 		sb.Resources, sb.Operation, sb.OperationSince = want, core.OpResize, w.clock.Now()
 		return tx.PutSandbox(sb)
 	})
-	tries := 0
+	var free atomic.Bool
 	w.node.onResize = func(_ context.Context, _ core.Resources, force bool) error {
-		if tries++; !force {
+		if !force {
 			t.Error("what has been decided is not forced")
 		}
-		if tries == 1 {
+		if !free.Load() {
 			return errors.New("busy")
 		}
 		return nil
@@ -212,6 +213,7 @@ func TestResizeCutOff(t *testing.T) {
 	w.start()
 	_, err := w.resize(sb, core.Resources{VCPUs: 2})
 	wantCode(t, err, core.CodeConflict)
+	free.Store(true)
 	eventually(t, "the change is settled", func() bool {
 		w.clock.advance(time.Minute)
 		got, err := w.svc.GetSandbox(t.Context(), alice, string(sb.ID))
