@@ -119,7 +119,7 @@ So on the server's own machine call them as root (sudo), or set SHOAL_API_KEY.`,
 		root.AddGroup(&g)
 	}
 	root.AddCommand(
-		a.runCommand(),
+		a.runCommand(), mapCommand(a),
 		a.createCommand(),
 		a.lsCommand(),
 		a.getCommand(),
