@@ -247,6 +247,42 @@ func (e SandboxState) Valid() bool {
 	}
 }
 
+// Defines values for SignFileRequestMethod.
+const (
+	SignFileRequestMethodGET SignFileRequestMethod = "GET"
+	SignFileRequestMethodPUT SignFileRequestMethod = "PUT"
+)
+
+// Valid indicates whether the value is a known member of the SignFileRequestMethod enum.
+func (e SignFileRequestMethod) Valid() bool {
+	switch e {
+	case SignFileRequestMethodGET:
+		return true
+	case SignFileRequestMethodPUT:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SignedFileMethod.
+const (
+	SignedFileMethodGET SignedFileMethod = "GET"
+	SignedFileMethodPUT SignedFileMethod = "PUT"
+)
+
+// Valid indicates whether the value is a known member of the SignedFileMethod enum.
+func (e SignedFileMethod) Valid() bool {
+	switch e {
+	case SignedFileMethodGET:
+		return true
+	case SignedFileMethodPUT:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TemplateState.
 const (
 	TemplateStateBuilding TemplateState = "building"
@@ -1335,11 +1371,53 @@ type SandboxMetrics struct {
 // SandboxState The one stable state of a sandbox.
 type SandboxState string
 
+// SignFileRequest What a signed URL opens. One of `path` and `path_raw` is required.
+type SignFileRequest struct {
+	// ExpiresInSeconds How long the URL holds, in seconds. Default one hour, at most 7 days.
+	ExpiresInSeconds int64 `json:"expires_in_seconds,omitempty,omitzero"`
+
+	// MaxBytes How many bytes may be written with PUT at most. Default: no limit.
+	MaxBytes int64 `json:"max_bytes,omitempty,omitzero"`
+
+	// Method GET reads the file, PUT writes it. Default GET.
+	Method SignFileRequestMethod `json:"method,omitempty,omitzero"`
+
+	// Parents PUT makes missing parent directories. Default false.
+	Parents bool `json:"parents,omitempty,omitzero"`
+
+	// Path The absolute path.
+	Path string `json:"path,omitempty,omitzero"`
+
+	// PathRaw The same as base64, if it is not UTF-8.
+	PathRaw []byte `json:"path_raw,omitempty,omitzero"`
+
+	// User Who owns what PUT writes, a name or number, optionally `:group`. Default: the template's user.
+	User string `json:"user,omitempty,omitzero"`
+}
+
+// SignFileRequestMethod GET reads the file, PUT writes it. Default GET.
+type SignFileRequestMethod string
+
 // SignalExecRequest Which signal to send.
 type SignalExecRequest struct {
 	// Signal The signal's name, with or without SIG, such as `SIGTERM`.
 	Signal string `json:"signal"`
 }
+
+// SignedFile A signed URL.
+type SignedFile struct {
+	// ExpiresAt When it ends.
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Method The method that it takes; GET includes HEAD.
+	Method SignedFileMethod `json:"method"`
+
+	// URL The URL, at the address by which this call came. It is a secret for as long as it lasts.
+	URL string `json:"url"`
+}
+
+// SignedFileMethod The method that it takes; GET includes HEAD.
+type SignedFileMethod string
 
 // Template One immutable version of what sandboxes start from.
 type Template struct {
@@ -2091,6 +2169,21 @@ type CreateSandboxesParams struct {
 	IdempotencyKey KeyParam `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
+// ReadSignedParams defines parameters for ReadSigned.
+type ReadSignedParams struct {
+	// Token What signing the URL made. It is a secret for as long as it lasts.
+	Token string `form:"token" json:"token"`
+
+	// Range One range of bytes.
+	Range string `json:"Range,omitempty,omitzero"`
+}
+
+// WriteSignedParams defines parameters for WriteSigned.
+type WriteSignedParams struct {
+	// Token What signing the URL made. It is a secret for as long as it lasts.
+	Token string `form:"token" json:"token"`
+}
+
 // ListTemplatesParams defines parameters for ListTemplates.
 type ListTemplatesParams struct {
 	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
@@ -2171,6 +2264,9 @@ type MakeDirectoryJSONRequestBody = MakeDirectoryRequest
 
 // MoveFileJSONRequestBody defines body for MoveFile for application/json ContentType.
 type MoveFileJSONRequestBody = MoveFileRequest
+
+// SignFileJSONRequestBody defines body for SignFile for application/json ContentType.
+type SignFileJSONRequestBody = SignFileRequest
 
 // CreateSandboxesJSONRequestBody defines body for CreateSandboxes for application/json ContentType.
 type CreateSandboxesJSONRequestBody = CreateSandboxesRequest

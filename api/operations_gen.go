@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "e9c4c7f2fee3786651547ffdbcbcf27a397e187c733ded082a1ed6a9a8cd62ae"
+const DocumentDigest = "fc2aee63286b3a6887f8922e0a0a94deb3589f5cb16485985cf965f38be8d1a2"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "f2d0d5542d4f9734986027f4904f75ca205190e4aee99fb7ac6c7e88f75bd1d7"
+const TypesDigest = "71a308d54ec1dcedae891511c03edcf2a06322d93b7a25a53c9211ef8fdb0fae"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -142,6 +142,7 @@ func Routes() []Route {
 			{Name: "path_raw", Type: String},
 			{Name: "xattrs", Type: Boolean},
 		}},
+		{ID: "signFile", Method: "POST", Path: "/v1/sandboxes/{id}/files:sign", Open: false, Body: true},
 		{ID: "getSandboxMetrics", Method: "GET", Path: "/v1/sandboxes/{id}/metrics", Open: false, Body: false},
 		{ID: "watchFiles", Method: "GET", Path: "/v1/sandboxes/{id}/watch", Open: false, Body: false, Query: []Parameter{
 			{Name: "path", Type: String},
@@ -149,6 +150,12 @@ func Routes() []Route {
 			{Name: "recursive", Type: Boolean},
 		}},
 		{ID: "createSandboxes", Method: "POST", Path: "/v1/sandboxes:batch", Open: false, Body: true, Keyed: true},
+		{ID: "readSigned", Method: "GET", Path: "/v1/signed", Open: true, Body: false, Query: []Parameter{
+			{Name: "token", Type: String, MaxLength: 16384},
+		}},
+		{ID: "writeSigned", Method: "PUT", Path: "/v1/signed", Open: true, Body: true, Query: []Parameter{
+			{Name: "token", Type: String, MaxLength: 16384},
+		}},
 		{ID: "listTemplates", Method: "GET", Path: "/v1/templates", Open: false, Body: false, Query: []Parameter{
 			{Name: "cursor", Type: String, MaxLength: 1024},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},

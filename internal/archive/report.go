@@ -20,6 +20,9 @@ const (
 	entryCost = 128
 )
 
+// Report is what an archive held, or what became of it.
+type Report = core.ArchiveReport
+
 // report counts.
 type report struct {
 	core.ArchiveReport

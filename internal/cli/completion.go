@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,6 +95,20 @@ func (a completions) sandboxes(most int) completer {
 			return nil, cobra.ShellCompDirectiveError
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// places completes up to so many of SANDBOX:/PATH, as far as the colon; otherwise is what may stand there besides.
+func (a completions) places(most int, otherwise cobra.ShellCompDirective) completer {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= most || strings.Contains(typed, "/") {
+			return nil, otherwise
+		}
+		names, _ := a.sandboxNames(c)
+		for i := range names {
+			names[i] += ":/"
+		}
+		return names, cobra.ShellCompDirectiveNoSpace
 	}
 }
 

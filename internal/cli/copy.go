@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"shoal/api"
+	shoal "shoal/sdk/go"
 )
 
 // copy copies a file or directory from one tree to another.
@@ -30,8 +31,6 @@ func (a *app) copy(ctx context.Context, src tree, from string, dst tree, to stri
 		if to, err = target(ctx, dst, to, path.Base(filepath.ToSlash(filepath.Clean(from))), e); err != nil {
 			return err
 		}
-	} else if e.kind == api.FileTypeDirectory {
-		return fmt.Errorf("%s is a directory and can't be written to our output", src.label(from))
 	}
 	if e.kind == api.FileTypeDirectory && sameTree(src, dst) && within(to, from) {
 		return fmt.Errorf("%s can't be copied into itself, %s", src.label(from), dst.label(to))
@@ -41,13 +40,27 @@ func (a *app) copy(ctx context.Context, src tree, from string, dst tree, to stri
 	if to != stdio {
 		stop = c.meter.show(newProgress(a.err))
 	}
-	err = c.entry(ctx, from, to, e)
+	err = c.all(ctx, from, to, e, a.out)
 	if terr := c.transfers.wait(); terr != nil {
 		err = terr // It was begun before the walk has come to its own end.
 	}
 	stop()
 	c.left.report(a.err)
 	return err
+}
+
+// all copies what was asked for. A directory goes as one stream, if the sandbox's guest agent is new enough for that.
+func (c *copier) all(ctx context.Context, from, to string, e entry, out io.Writer) error {
+	if e.kind == api.FileTypeDirectory {
+		src, remote := c.src.(remoteTree)
+		if remote && to == stdio {
+			return c.copyTarOut(ctx, src, from, out)
+		}
+		if err := c.copyTree(ctx, from, to); shoal.ErrorCode(err) != shoal.CodeUnsupported {
+			return err
+		}
+	}
+	return c.entry(ctx, from, to, e)
 }
 
 // copyable refuses what is asked for by name and can't be copied; in a directory it would only be left out.
@@ -101,8 +114,11 @@ const defaultMode = 0o644
 
 func (a *app) copyStdin(ctx context.Context, dst tree, to string) error {
 	e, err := dst.stat(ctx, to)
-	if err == nil && e.kind == api.FileTypeDirectory || strings.HasSuffix(to, "/") {
-		return fmt.Errorf("%s is a directory: our input has no name, so give the file one", dst.label(to))
+	if remote, ok := dst.(remoteTree); ok && (err == nil && e.kind == api.FileTypeDirectory || strings.HasSuffix(to, "/")) {
+		c := copier{dst: dst}
+		err := c.copyTarIn(ctx, a.in, remote, to)
+		c.left.report(a.err)
+		return err
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -253,11 +269,14 @@ func (l *leftOut) add(label, why string) {
 	l.lines = append(l.lines, fmt.Sprintf("shoal: left out %s: %s\n", printable(label), why))
 }
 
+// uncounted adds what is left out and has no name.
+func (l *leftOut) uncounted(n int64) { l.more += int(n) }
+
 func (l *leftOut) report(w io.Writer) {
 	if l.more > 0 {
-		l.more += len(l.lines) - leftOutFew
-		l.lines = append(l.lines[:leftOutFew],
-			fmt.Sprintf("shoal: left out %d more that are symbolic links, or neither files nor directories\n", l.more))
+		few := min(leftOutFew, len(l.lines))
+		l.more += len(l.lines) - few
+		l.lines = append(l.lines[:few], fmt.Sprintf("shoal: left out %d more that can't be kept there\n", l.more))
 	}
 	for _, line := range l.lines {
 		_, _ = io.WriteString(w, line)

@@ -21,27 +21,21 @@ anything else is a path here; write ./a:b for a name with a colon.
 
 If DST is a directory, the copy gets SRC's name in it; if it ends with / and isn't there, a file gets its name in a new
 directory DST. Missing directories above DST are made in a sandbox and not here. A file appears whole or not at all.
-Permission bits are kept; owners are the template's user in a sandbox and you here. Of a directory, 8 files are copied at
-once, up to the first that fails; a terminal is shown how far it is.
+Permission bits are kept; owners are the template's user in a sandbox and you here.
 
-Symbolic links inside a directory are left out and named, of 10 or more the first few; a link that is SRC itself is
-followed here and refused in a sandbox. To keep links and owners copy an archive, as in the third example.`,
+A directory goes as one stream, with its links, hard links, times, holes and attributes; what can't be kept, such as fifos and
+sockets, is named. Here no set-user-ID bits are kept, and nothing is made outside DST whatever a sandbox sends. As - a directory
+is a tar archive. A link that is SRC itself is followed here and refused in a sandbox. A terminal is shown how far it is.
+
+A sandbox that was started by an older release gets file after file, 8 at once, without links and times.`,
 		Example: `  shoal cp data.csv lab:/tmp/
   shoal cp lab:/tmp/out ./results
-  tar c src | shoal exec -i lab -- tar x -C /tmp
+  shoal cp lab:/data other:/data
+  shoal cp lab:/root - | gzip >root.tar.gz
+  shoal cp - lab:/srv/ <tree.tar.gz
   shoal cp - lab:/tmp/hello.txt <hello.txt
-  shoal cp lab:/var/log/dpkg.log - | tail
-  shoal cp lab:/data other:/data`,
-		ValidArgsFunction: func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 1 || strings.Contains(typed, "/") {
-				return nil, cobra.ShellCompDirectiveDefault
-			}
-			names, _ := a.complete().sandboxNames(c)
-			for i := range names {
-				names[i] += ":/"
-			}
-			return names, cobra.ShellCompDirectiveNoSpace
-		},
+  shoal cp lab:/var/log/dpkg.log - | tail`,
+		ValidArgsFunction: a.complete().places(2, cobra.ShellCompDirectiveDefault),
 		RunE: func(c *cobra.Command, args []string) error {
 			from, to := parseLocation(args[0]), parseLocation(args[1])
 			if from.sandbox == "" && to.sandbox == "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
+	"shoal/internal/archive"
 	"shoal/internal/core"
 )
 
@@ -404,6 +405,39 @@ func (g *guest) WriteFile(ctx context.Context, path string, o core.WriteOptions,
 		return core.FileInfo{}, fileError(err)
 	}
 	return g.Stat(ctx, path)
+}
+
+func (g *guest) Pack(ctx context.Context, path string, o core.PackOptions) (core.Archive, error) {
+	var b bytes.Buffer
+	r, err := archive.Pack(ctx, &b, g.at(path), archive.PackOptions{Exclude: o.Exclude, Gzip: o.Gzip})
+	if err != nil {
+		return nil, fileError(err)
+	}
+	return packed{&b, r}, nil
+}
+
+type packed struct {
+	io.Reader
+	report core.ArchiveReport
+}
+
+func (packed) Close() error                 { return nil }
+func (p packed) Report() core.ArchiveReport { return p.report }
+
+func (g *guest) Unpack(ctx context.Context, path string, o core.UnpackOptions, r io.Reader) (core.ArchiveReport, error) {
+	made := false
+	if _, err := os.Stat(g.at(path)); err != nil && o.Parents {
+		made = true
+		if err := os.MkdirAll(g.at(path), 0o755); err != nil {
+			return core.ArchiveReport{}, fileError(err)
+		}
+	}
+	report, err := archive.Unpack(ctx, r, g.at(path), archive.UnpackOptions{UID: -1, GID: -1, Made: made, Gzip: o.Gzip})
+	var known *core.Error
+	if err == nil || errors.As(err, &known) {
+		return report, err
+	}
+	return report, fileError(err)
 }
 
 func (g *guest) Mkdir(_ context.Context, path string, o core.WriteOptions) error {

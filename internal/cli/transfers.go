@@ -81,6 +81,12 @@ func (t *transfers) wait() error {
 // meter counts what is copied.
 type meter struct{ files, bytes atomic.Int64 }
 
+// add counts files and bytes.
+func (m *meter) add(files, bytes int64) {
+	m.files.Add(files)
+	m.bytes.Add(bytes)
+}
+
 // count returns r, with what is read from it counted.
 func (m *meter) count(r io.Reader) io.Reader { return &meteredReader{r, m} }
 
@@ -98,6 +104,9 @@ func (r *meteredReader) Read(p []byte) (int, error) {
 
 // String says what was copied so far.
 func (m *meter) String() string {
+	if m.files.Load() == 0 { // of what goes from one sandbox to another only the bytes are seen
+		return bytesText(m.bytes.Load())
+	}
 	return fmt.Sprintf("%d files, %s", m.files.Load(), bytesText(m.bytes.Load()))
 }
 

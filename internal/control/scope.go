@@ -67,6 +67,7 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"KeepWatch":      core.ScopeFiles,
 		"WatchEvents":    core.ScopeFiles,
 		"EndWatch":       core.ScopeFiles,
+		"SignFile":       core.ScopeFiles,
 
 		"ListTemplates": core.ScopeTemplatesRead,
 		"GetTemplate":   core.ScopeTemplatesRead,

@@ -57,6 +57,7 @@ type Service struct {
 	*finder
 	*files
 	*fileWatches
+	*signing
 	*keys
 	*usage
 	*tenants
@@ -115,6 +116,7 @@ func New(cfg Config) *Service {
 	s.files = &files{s.finder}
 	s.fileWatches = &fileWatches{deps: d, finder: s.finder, kept: map[string]*keptWatch{}}
 	s.access = &access{deps: d}
+	s.signing = &signing{finder: s.finder, access: s.access}
 	s.once = newOnce(d)
 	s.batches = newBatches(d, s.once, s.createOnce)
 	s.ensures = &ensures{finder: s.finder, create: s.CreateSandbox}

@@ -15,17 +15,19 @@ const (
 
 // FileInfo describes one file. Path and Name are bytes as the guest has them: they need not be UTF-8.
 type FileInfo struct {
-	Name   string
-	Path   string
-	Type   FileType
-	Size   int64
-	Mode   uint32
-	UID    int
-	GID    int
-	Owner  string
-	Group  string
-	MTime  time.Time
-	Target string
+	Name  string
+	Path  string
+	Type  FileType
+	Size  int64
+	Mode  uint32
+	UID   int
+	GID   int
+	Owner string
+	Group string
+	MTime time.Time
+	// Version is another whenever the content may be another, and means nothing else; empty where nobody can tell.
+	Version string
+	Target  string
 	// Final is where a symbolic link leads in the end. It is only set by calls that say so, and nil for a link that leads nowhere.
 	Final *FinalFile
 }
@@ -250,4 +252,26 @@ type SandboxMetrics struct {
 	PSSBytes int64
 	// Processes is how many processes it has; -1 while its kernel does not answer.
 	Processes int
+}
+
+// FileGrant is what a signed URL opens: one file of one sandbox, for reading or for writing.
+type FileGrant struct {
+	// Path is absolute.
+	Path string
+	// Write says that the file may be written, else read.
+	Write bool
+	// For is how long the grant lasts; zero means an hour.
+	For time.Duration
+	// MaxBytes bounds what may be written; zero is no limit. User owns what is written, as in WriteOptions, with Parents.
+	MaxBytes int64
+	User     string
+	Parents  bool
+}
+
+// SignedGrant is a grant with the token that opens it.
+type SignedGrant struct {
+	FileGrant
+	Sandbox   SandboxID
+	Token     string
+	ExpiresAt time.Time
 }

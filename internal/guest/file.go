@@ -63,6 +63,9 @@ func fileInfo(name string, st fs.FileInfo, n *names) wire.FileInfo {
 		i.Mode = sys.Mode & 0o7777
 		i.UID, i.GID = int(sys.Uid), int(sys.Gid)
 		i.Owner, i.Group = n.user(i.UID), n.group(i.GID)
+		if sys.Mode&syscall.S_IFMT == syscall.S_IFREG {
+			i.Version = files.Version(sys.Dev, sys.Ino, sys.Size, sys.Mtim.Nano(), sys.Ctim.Nano())
+		}
 	}
 	return i
 }

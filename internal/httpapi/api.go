@@ -164,6 +164,9 @@ func (a *API) operations() map[string]operation {
 		"linkFile":          files.linkFile,
 		"checksumFile":      files.checksumFile,
 		"watchFiles":        files.watchFiles,
+		"signFile":          files.signFile,
+		"readSigned":        files.readSigned,
+		"writeSigned":       files.writeSigned,
 		"readArchive":       files.readArchive,
 		"writeArchive":      files.writeArchive,
 		"listSandboxEvents": sandboxes.listEvents,
@@ -270,6 +273,9 @@ func checkHeaders(r *request) error {
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		refused = append(refused, "If-Match", "If-None-Match", "If-Unmodified-Since")
+	}
+	if r.op.ID != "writeFile" && r.op.ID != "writeSigned" {
+		refused = append(refused, digestHeader)
 	}
 	for _, name := range refused {
 		if r.Header.Get(name) != "" {

@@ -36,6 +36,7 @@ type fakeControl struct {
 	operations []core.Operation
 	procs      map[core.SandboxID][]*process
 	files      map[core.SandboxID]*fakeFiles
+	grants     []fakeGrant
 	events     map[core.TenantID][]core.Event
 	// oldest is the first event that is kept.
 	oldest int64

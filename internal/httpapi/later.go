@@ -16,7 +16,7 @@ func later() []string {
 		"POST /v1/sandboxes/{id}/reset", "POST /v1/sandboxes/{id}/undo", "POST /v1/sandboxes/{id}/try",
 		"/v1/sandboxes/{id}/checkpoints", "POST /v1/sandboxes/{id}/forks", "GET /v1/sandboxes/{id}/diff",
 		"GET /v1/sandboxes/{id}/why",
-		"POST /v1/sandboxes/{id}/files:sign", "/v1/sandboxes/{id}/services",
+		"/v1/sandboxes/{id}/services",
 		"/v1/sandboxes/{id}/ports", "/v1/sandboxes/{id}/egress", "/v1/sandboxes/{id}/denials",
 		"/v1/sandboxes/{id}/holds", "/v1/sandboxes/{id}/logs", "/v1/sandboxes/{id}/code", "POST /v1/templates",
 		"/v1/builds", "/v1/checkpoints", "/v1/volumes", "/v1/secrets", "/v1/webhooks",

@@ -3,7 +3,9 @@ package httpapi_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"maps"
 	"slices"
@@ -268,6 +270,9 @@ func (f *fakeFiles) info(path string) core.FileInfo {
 		Name: path[strings.LastIndex(path, "/")+1:], Path: path, Type: core.FileRegular, Size: int64(len(data)), Mode: 0o644,
 		UID: 1000, GID: 1000, Owner: "user", Group: "user", MTime: epoch,
 	}
+	if len(data) > 0 {
+		i.Version = fmt.Sprintf("%x", crc32.ChecksumIEEE(data))
+	}
 	if m, ok := f.modes[path]; ok {
 		i.Mode = m
 	}
@@ -319,6 +324,9 @@ func (f *fakeFiles) ReadFile(_ context.Context, path string, offset, length int6
 
 func (f *fakeFiles) WriteFile(_ context.Context, path string, o core.WriteOptions, r io.Reader) (core.FileInfo, error) {
 	data, err := io.ReadAll(r)
+	if known := (*core.Error)(nil); errors.As(err, &known) {
+		return core.FileInfo{}, err
+	}
 	if err != nil {
 		return core.FileInfo{}, core.Wrap(core.CodeUnavailable, err, "the upload broke off")
 	}

@@ -34,6 +34,9 @@ type UnpackOptions struct {
 // ArchiveReport is what an archive held, or what became of it.
 type ArchiveReport = api.ArchiveReport
 
+// ArchiveNote says what of one file could not be kept.
+type ArchiveNote = api.ArchiveNote
+
 // Archive is a tar stream from a sandbox. The caller closes it.
 type Archive struct {
 	resp    *http.Response

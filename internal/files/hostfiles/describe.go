@@ -50,8 +50,12 @@ func (r *root) describe(full, name string) (core.FileInfo, error) {
 
 func (r *root) info(full, name string, st *unix.Stat_t) core.FileInfo {
 	uid, gid := r.owners.inside(st.Uid), r.owners.inside(st.Gid)
+	version := ""
+	if typeOf(st.Mode) == core.FileRegular {
+		version = files.Version(st.Dev, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano())
+	}
 	return core.FileInfo{
-		Name: name, Path: full, Type: typeOf(st.Mode), Size: st.Size, Mode: st.Mode & 0o7777, UID: uid, GID: gid,
+		Version: version, Name: name, Path: full, Type: typeOf(st.Mode), Size: st.Size, Mode: st.Mode & 0o7777, UID: uid, GID: gid,
 		Owner: r.owner(user, uid), Group: r.owner(group, gid), MTime: time.Unix(st.Mtim.Sec, st.Mtim.Nsec).UTC(),
 	}
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"strings"
@@ -114,7 +115,7 @@ func fileOf(info wire.FileInfo) (core.FileInfo, error) {
 	}
 	f := core.FileInfo{
 		Name: name, Path: string(info.Path), Type: core.FileType(info.Type), Size: info.Size, Mode: info.Mode & 0o7777,
-		UID: info.UID, GID: info.GID, Owner: nameOf(info.Owner), Group: nameOf(info.Group), MTime: info.MTime.UTC(), Target: string(info.Target),
+		UID: info.UID, GID: info.GID, Owner: nameOf(info.Owner), Group: nameOf(info.Group), MTime: info.MTime.UTC(), Target: string(info.Target), Version: versionOf(info.Version),
 	}
 	if !knownType(f.Type) {
 		return core.FileInfo{}, fmt.Errorf("%w: an unknown type of file", wire.ErrMalformed)
@@ -142,6 +143,14 @@ func nameOf(name string) string {
 		return ""
 	}
 	return name
+}
+
+// versionOf leaves out what can't stand in a header.
+func versionOf(v string) string {
+	if _, err := hex.DecodeString(v); err != nil || len(v) > 64 {
+		return ""
+	}
+	return v
 }
 
 func knownType(t core.FileType) bool {

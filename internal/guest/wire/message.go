@@ -291,17 +291,19 @@ type DialRequest struct {
 
 // FileInfo describes a file.
 type FileInfo struct {
-	Name   Bytes     `json:"name"`
-	Path   Bytes     `json:"path"`
-	Type   string    `json:"type"`
-	Size   int64     `json:"size"`
-	Mode   uint32    `json:"mode"`
-	UID    int       `json:"uid"`
-	GID    int       `json:"gid"`
-	Owner  string    `json:"owner,omitempty"`
-	Group  string    `json:"group,omitempty"`
-	MTime  time.Time `json:"mtime"`
-	Target Bytes     `json:"target,omitempty"`
+	Name  Bytes     `json:"name"`
+	Path  Bytes     `json:"path"`
+	Type  string    `json:"type"`
+	Size  int64     `json:"size"`
+	Mode  uint32    `json:"mode"`
+	UID   int       `json:"uid"`
+	GID   int       `json:"gid"`
+	Owner string    `json:"owner,omitempty"`
+	Group string    `json:"group,omitempty"`
+	MTime time.Time `json:"mtime"`
+	// Version is another whenever the content may be: it means nothing else. It is since version 3.
+	Version string `json:"version,omitempty"`
+	Target  Bytes  `json:"target,omitempty"`
 	// Final is what a symbolic link leads to in the end; only a walk says it.
 	Final *FinalFile `json:"final,omitempty"`
 }
