@@ -32,6 +32,8 @@ type PackOptions struct {
 	Unlinked bool
 	// User and Group name owners; nil leaves the names out.
 	User, Group func(id int) string
+	// ID returns an owner's number as the archive is to say it; nil leaves it as it is.
+	ID func(id uint32) int
 	// Progress is told of each file and of content as it is written; it may be nil.
 	Progress func(files, bytes int64)
 }
@@ -40,6 +42,17 @@ type PackOptions struct {
 // relative to it, and the tree itself is "./"; a file that is not a directory is an entry with its own name. If it fails, w has
 // no whole archive: the blocks that end one are written last.
 func Pack(ctx context.Context, w io.Writer, root string, o PackOptions) (core.ArchiveReport, error) {
+	// A fifo without a writer must not hold us for ever.
+	f, err := os.OpenFile(root, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return core.ArchiveReport{}, err
+	}
+	defer func() { _ = f.Close() }()
+	return PackOpen(ctx, w, f, root, o)
+}
+
+// PackOpen is Pack of a file or directory that is open. name is what it is called.
+func PackOpen(ctx context.Context, w io.Writer, f *os.File, name string, o PackOptions) (core.ArchiveReport, error) {
 	leaveOut, err := parseExclude(o.Exclude)
 	if err != nil {
 		return core.ArchiveReport{}, err
@@ -54,7 +67,7 @@ func Pack(ctx context.Context, w io.Writer, root string, o PackOptions) (core.Ar
 		to = gz
 	}
 	p := &packer{ctx: ctx, w: to, tw: tar.NewWriter(to), options: o, exclude: leaveOut, links: map[inode]string{}}
-	if err := p.root(root); err != nil {
+	if err := p.root(f, name); err != nil {
 		return core.ArchiveReport{}, err
 	}
 	if err := p.tw.Close(); err != nil {
@@ -85,14 +98,8 @@ type packer struct {
 	buf        []byte
 }
 
-// root packs what the path leads to.
-func (p *packer) root(name string) error {
-	// A fifo without a writer must not hold us for ever.
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
+// root packs what was named.
+func (p *packer) root(f *os.File, name string) error {
 	fd := int(f.Fd())
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -291,6 +298,9 @@ func (p *packer) header(name string, st *unix.Stat_t, fd int, kind byte, link st
 	}
 	if kind == tar.TypeReg {
 		h.Size = st.Size
+	}
+	if p.options.ID != nil {
+		h.Uid, h.Gid = p.options.ID(st.Uid), p.options.ID(st.Gid)
 	}
 	h.Uname, h.Gname = p.owner(st)
 	return p.tw.WriteHeader(h)

@@ -37,7 +37,9 @@ func (g *guest) agent() (*client.Client, func()) {
 // inside takes the place of this machine off a path.
 func (g *guest) inside(path string) string { return strings.TrimPrefix(path, g.root) }
 
-func (g *guest) tree() core.FileReader { return hostfiles.New(g.root, hostfiles.Owners{Count: 1 << 31}) }
+func (g *guest) tree() core.FileReader {
+	return hostfiles.New(g.root, hostfiles.Owners{Count: 1 << 31})
+}
 
 func (g *guest) Walk(ctx context.Context, path string, o core.WalkOptions) ([]core.FileInfo, bool, error) {
 	return g.tree().Walk(ctx, path, o)

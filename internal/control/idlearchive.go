@@ -9,11 +9,16 @@ import (
 
 // Pack keeps the sandbox in use until the archive is closed.
 func (h heldGuest) Pack(ctx context.Context, path string, opts core.PackOptions) (core.Archive, error) {
+	return heldReader{h.Guest, h.activity, h.id}.Pack(ctx, path, opts)
+}
+
+// Pack keeps the sandbox in use until the archive is closed.
+func (h heldReader) Pack(ctx context.Context, path string, opts core.PackOptions) (core.Archive, error) {
 	release, err := h.activity.hold(ctx, h.id)
 	if err != nil {
 		return nil, err
 	}
-	a, err := h.Guest.Pack(ctx, path, opts)
+	a, err := h.FileReader.Pack(ctx, path, opts)
 	if err != nil {
 		release()
 		return nil, err

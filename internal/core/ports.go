@@ -181,6 +181,9 @@ type FileReader interface {
 	Xattrs(ctx context.Context, path string) ([]Xattr, error)
 	// Checksum reads a regular file where it is and returns the digest of its content. A link is followed.
 	Checksum(ctx context.Context, path string, algorithm ChecksumAlgorithm) (Checksum, error)
+	// Pack returns a file or a tree as a tar stream. After io.EOF it is whole and Report tells what is in it; any other error means
+	// that it is not.
+	Pack(ctx context.Context, path string, opts PackOptions) (Archive, error)
 }
 
 // FileWriter changes a running sandbox's files.
@@ -192,9 +195,6 @@ type FileWriter interface {
 	Change(ctx context.Context, path string, change FileChange) (FileInfo, error)
 	// Link makes a symbolic or a hard link at a path.
 	Link(ctx context.Context, path, target string, opts LinkOptions) (FileInfo, error)
-	// Pack returns a file or a tree as a tar stream. After io.EOF it is whole and Report tells what is in it; any other error means
-	// that it is not.
-	Pack(ctx context.Context, path string, opts PackOptions) (Archive, error)
 	// Unpack makes what a tar stream holds in a directory. What stands when it fails is not undone, but no file is half written.
 	Unpack(ctx context.Context, path string, opts UnpackOptions, r io.Reader) (ArchiveReport, error)
 	Mkdir(ctx context.Context, path string, opts WriteOptions) error

@@ -23,7 +23,7 @@ func (a fileAPI) readArchive(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	guest, err := a.guest(r)
+	reader, err := a.reader(r)
 	if err != nil {
 		return err
 	}
@@ -33,14 +33,14 @@ func (a fileAPI) readArchive(w http.ResponseWriter, r *request) error {
 		kind = "application/gzip"
 	}
 	if r.Method == http.MethodHead {
-		if _, err := guest.Stat(r.Context(), path); err != nil {
+		if _, err := reader.Stat(r.Context(), path); err != nil {
 			return err
 		}
 		w.Header().Set("Content-Type", kind)
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	archive, err := guest.Pack(r.Context(), path, o)
+	archive, err := reader.Pack(r.Context(), path, o)
 	if err != nil {
 		return err
 	}

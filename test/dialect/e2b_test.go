@@ -120,6 +120,7 @@ func withoutChance(s string) string {
 		{`e2b_[0-9a-f]{40}`, "KEY"},
 		{`\b[0-9a-f]{64}\b`, "TOKEN"},
 		{`(boundary=|--)(----formdata-undici-[0-9]+|[0-9a-f]{32})`, "${1}BOUNDARY"},
+		{`"watcherId":"([ew])[a-z0-9]{22}\.`, `"watcherId":"${1}ID.`},
 		{`"pid": ?[0-9]+`, `"pid":PID`},
 		{`signature=[^&]*`, "signature=SIGNATURE"},
 		{`signature_expiration=[0-9]+`, "signature_expiration=SECONDS"},

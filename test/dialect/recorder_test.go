@@ -29,6 +29,8 @@ type recorder struct {
 	text strings.Builder
 	// ids are the sandboxes in the order in which they were seen: their ids differ in every run.
 	ids []string
+	// polled says that the last request asked what has happened.
+	polled bool
 }
 
 // record starts a recorder in front of target, which ends with the test.
@@ -70,6 +72,11 @@ func record(t *testing.T, target string, keep ...string) *recorder {
 func (r *recorder) note(hr *http.Request, body []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	polls := strings.HasSuffix(hr.URL.Path, "/GetWatcherEvents")
+	if polls && r.polled {
+		return // how often it asks is chance
+	}
+	r.polled = polls
 	fmt.Fprintf(&r.text, "%s %s\n", hr.Method, r.named(hr.URL.RequestURI()))
 	for _, name := range r.keep {
 		for _, v := range hr.Header.Values(name) {

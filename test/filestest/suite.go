@@ -4,6 +4,7 @@
 package filestest
 
 import (
+	"archive/tar"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ type Box struct {
 func Run(t *testing.T, open func(t *testing.T) Box) {
 	for name, test := range map[string]func(*testing.T, Box){
 		"stat": stat, "list": list, "walk": walk, "walk in pages": walkPages, "links": links, "read": read, "checksum": checksum, "xattrs": xattrs,
-		"errors": failures, "deep": deep,
+		"errors": failures, "deep": deep, "pack": pack,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
@@ -327,6 +328,63 @@ func failures(t *testing.T, b Box) {
 		_, err = b.Reader.Checksum(t.Context(), b.in(path), core.ChecksumMD5)
 		wantCode(t, "checksum", err, code, "path")
 	}
+}
+
+// pack: an archive holds what is there, links as links, and tells what it left out.
+func pack(t *testing.T, b Box) {
+	b.tree(t)
+	b.file(t, "t/text", strings.Repeat("text", 50_000))
+	must(t, unix.Mkfifo(b.host("t/fifo"), 0o600), os.Symlink("t", b.host("link")))
+	read := func(path string, o core.PackOptions) (map[string]string, core.ArchiveReport) {
+		t.Helper()
+		a, err := b.Reader.Pack(t.Context(), b.in(path), o)
+		must(t, err)
+		got := map[string]string{}
+		for r := tar.NewReader(a); ; {
+			h, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			must(t, err)
+			text, err := io.ReadAll(r)
+			must(t, err)
+			if got[h.Name] = string(text); h.Typeflag == tar.TypeSymlink {
+				got[h.Name] = "-> " + h.Linkname
+			}
+			if h.Uid != os.Getuid() || h.Gid != os.Getgid() {
+				t.Errorf("%s belongs to %d:%d", h.Name, h.Uid, h.Gid)
+			}
+		}
+		_, err = io.Copy(io.Discard, a)
+		must(t, err)
+		report := a.Report()
+		must(t, a.Close())
+		return got, report
+	}
+	want := map[string]string{
+		"./": "", "5": "", "a/": "", "a/3": "", "a/b/": "", "a/b/2": "", "a/b/c/": "", "a/b/c/1": "", "a.d/": "", "a.d/4": "", "link": "-> a",
+		"text": strings.Repeat("text", 50_000),
+	}
+	for _, path := range []string{"t", "link"} {
+		got, report := read(path, core.PackOptions{})
+		if diff := cmp.Diff(want, got); diff != "" || report.Skipped != 1 || report.Files != 7 {
+			t.Errorf("%s: %+v\n%s", path, report, diff)
+		}
+	}
+	if got, _ := read("t/text", core.PackOptions{}); len(got) != 1 || got["text"] != want["text"] {
+		t.Errorf("a file: %d entries", len(got))
+	}
+	if got, _ := read("t", core.PackOptions{Exclude: []string{"a", "a.d", "text"}}); len(got) != 3 {
+		t.Errorf("a part: %v", got)
+	}
+	_, err := b.Reader.Pack(t.Context(), b.in("no"), core.PackOptions{})
+	wantCode(t, "nothing", err, core.CodeNotFound, "path")
+	_, err = b.Reader.Pack(t.Context(), b.in("t/fifo"), core.PackOptions{})
+	wantCode(t, "a fifo", err, core.CodeInvalid, "")
+	_, err = b.Reader.Pack(t.Context(), b.in("t"), core.PackOptions{Exclude: []string{"["}})
+	wantCode(t, "a pattern", err, core.CodeInvalid, "")
+	a, err := b.Reader.Pack(t.Context(), b.in("t"), core.PackOptions{})
+	must(t, err, a.Close())
 }
 
 // deep: a tree that is deeper than a path can say is listed as far as it can be said.

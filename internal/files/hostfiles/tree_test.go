@@ -1,6 +1,7 @@
 package hostfiles_test
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
 	"io"
@@ -94,6 +95,9 @@ func TestNothingLeadsOut(t *testing.T) {
 		if _, err := tree.Xattrs(t.Context(), name); want == "" && err == nil {
 			t.Errorf("%s has attributes", name)
 		}
+		if a, err := tree.Pack(t.Context(), name, core.PackOptions{}); want == "" && err == nil {
+			t.Errorf("%s can be packed: %v", name, a.Close())
+		}
 		if list, err := tree.ListFiles(t.Context(), name, "", 10); err == nil && want == "" {
 			t.Errorf("%s can be listed: %+v", name, list)
 		}
@@ -171,6 +175,13 @@ func TestOwners(t *testing.T) {
 		}
 	}
 	must(t, os.Chown(root+"/f", 100_007, 100_008))
+	a, err := tree.Pack(t.Context(), "/f", core.PackOptions{})
+	must(t, err)
+	h, err := tar.NewReader(a).Next()
+	must(t, err, a.Close())
+	if h.Uid != 7 || h.Gid != 8 || h.Uname != "ann" || h.Gname != "staff" {
+		t.Errorf("in an archive: %+v", h)
+	}
 	if f, err := tree.Stat(t.Context(), "/f"); err != nil || f.Owner != "ann" || f.Group != "staff" {
 		t.Errorf("%+v, %v", f, err)
 	}
