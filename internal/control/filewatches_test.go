@@ -18,6 +18,7 @@ import (
 // toldWatch tells what a test makes happen.
 type toldWatch struct {
 	ctx    context.Context
+	end    context.CancelFunc
 	events chan core.FileEvent
 }
 
@@ -33,7 +34,10 @@ func (w *toldWatch) Recv() (core.FileEvent, error) {
 	}
 }
 
-func (w *toldWatch) Close() error { return nil }
+func (w *toldWatch) Close() error {
+	w.end()
+	return nil
+}
 
 func (g *guest) Watch(ctx context.Context, path string, _ core.WatchOptions) (core.FileWatch, error) {
 	if path == "/no" {
@@ -41,7 +45,8 @@ func (g *guest) Watch(ctx context.Context, path string, _ core.WatchOptions) (co
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	w := &toldWatch{ctx: ctx, events: make(chan core.FileEvent, 10_000)}
+	w := &toldWatch{events: make(chan core.FileEvent, 10_000)}
+	w.ctx, w.end = context.WithCancel(ctx)
 	g.watches = append(g.watches, w)
 	return w, nil
 }

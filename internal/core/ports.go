@@ -206,7 +206,7 @@ type FileWriter interface {
 type FileWatch interface {
 	// Recv returns what happened next. The last event has kind gone, after which Recv returns io.EOF.
 	Recv() (FileEvent, error)
-	// Close stops watching.
+	// Close stops watching. It may come from another goroutine, and ends a Recv that waits.
 	Close() error
 }
 
