@@ -753,6 +753,9 @@ type EventList struct {
 	// Events The events; empty if there are none, or none came. Fewer than `limit` are not the end.
 	Events []Event `json:"events"`
 
+	// Missing How many events after `after` are no longer kept; absent if none, and without `after`.
+	Missing int64 `json:"missing,omitempty,omitzero"`
+
 	// NextAfter What to give as `after` to go on.
 	NextAfter int64 `json:"next_after"`
 
@@ -767,6 +770,12 @@ type EventMessage struct {
 
 	// Event One thing that happened. It was recorded together with the change it tells of.
 	Event Event `json:"event,omitempty,omitzero"`
+
+	// Missing For `gap`: how many events are no longer kept.
+	Missing int64 `json:"missing,omitempty,omitzero"`
+
+	// NextAfter For `keepalive`: what to give as `after` to go on.
+	NextAfter int64 `json:"next_after,omitempty,omitzero"`
 
 	// Oldest For `gap`: the first sequence number that is still kept.
 	Oldest int64 `json:"oldest,omitempty,omitzero"`
@@ -1897,6 +1906,24 @@ type ListEventsParams struct {
 	// Wait How many seconds to wait for an event if there is none yet (0 to 60, default 0). A stream always waits.
 	Wait WaitParam `form:"wait,omitempty" json:"wait,omitempty,omitzero"`
 
+	// Sandbox Only events of this sandbox, by id or name, or by id one that is deleted.
+	Sandbox string `form:"sandbox,omitempty" json:"sandbox,omitempty,omitzero"`
+
+	// Type Only events of this type, or with a `*` at the end of the types that begin so, such as `sandbox.*`. May be repeated; one must match.
+	Type []string `form:"type,omitempty" json:"type,omitempty,omitzero"`
+
+	// Label Only events of sandboxes that have this label, or had it last, as `key=value`. May be repeated; all must match.
+	Label []string `form:"label,omitempty" json:"label,omitempty,omitzero"`
+
+	// Actor Only events that this actor caused: the id of a key, the id of a sandbox for what was done with its token, or the name of a rule such as `ttl`.
+	Actor string `form:"actor,omitempty" json:"actor,omitempty,omitzero"`
+
+	// Since Only events that happened at this moment or after it (RFC 3339).
+	Since time.Time `form:"since,omitempty" json:"since,omitempty,omitzero"`
+
+	// Until Only events that happened before this moment (RFC 3339); not for a stream.
+	Until time.Time `form:"until,omitempty" json:"until,omitempty,omitzero"`
+
 	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
@@ -2011,6 +2038,18 @@ type ListSandboxEventsParams struct {
 
 	// Wait How many seconds to wait for an event if there is none yet (0 to 60, default 0). A stream always waits.
 	Wait WaitParam `form:"wait,omitempty" json:"wait,omitempty,omitzero"`
+
+	// Type Only events of this type, or with a `*` at the end of the types that begin so, such as `sandbox.*`. May be repeated; one must match.
+	Type []string `form:"type,omitempty" json:"type,omitempty,omitzero"`
+
+	// Actor Only events that this actor caused: the id of a key, the id of a sandbox for what was done with its token, or the name of a rule such as `ttl`.
+	Actor string `form:"actor,omitempty" json:"actor,omitempty,omitzero"`
+
+	// Since Only events that happened at this moment or after it (RFC 3339).
+	Since time.Time `form:"since,omitempty" json:"since,omitempty,omitzero"`
+
+	// Until Only events that happened before this moment (RFC 3339); not for a stream.
+	Until time.Time `form:"until,omitempty" json:"until,omitempty,omitzero"`
 
 	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`

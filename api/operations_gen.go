@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "fc2aee63286b3a6887f8922e0a0a94deb3589f5cb16485985cf965f38be8d1a2"
+const DocumentDigest = "0d58a4943ab07e2336f5550af867b872e31f7c388c972491346dd1f21da26bac"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "71a308d54ec1dcedae891511c03edcf2a06322d93b7a25a53c9211ef8fdb0fae"
+const TypesDigest = "f422366f133ff0bd3150390ae86ff6ec96e359c731ceaa1a53ea4ae0130804b4"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -30,6 +30,12 @@ func Routes() []Route {
 		{ID: "listEvents", Method: "GET", Path: "/v1/events", Open: false, Body: false, Query: []Parameter{
 			{Name: "after", Type: Integer, Min: 0},
 			{Name: "wait", Type: Integer, Min: 0, Max: 60},
+			{Name: "sandbox", Type: String, MaxLength: 63},
+			{Name: "type", Many: true, Type: String},
+			{Name: "label", Many: true, Type: String},
+			{Name: "actor", Type: String, MaxLength: 63},
+			{Name: "since", Type: String},
+			{Name: "until", Type: String},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
 		{ID: "createKey", Method: "POST", Path: "/v1/keys", Open: false, Body: true},
@@ -81,6 +87,10 @@ func Routes() []Route {
 		{ID: "listSandboxEvents", Method: "GET", Path: "/v1/sandboxes/{id}/events", Open: false, Body: false, Query: []Parameter{
 			{Name: "after", Type: Integer, Min: 0},
 			{Name: "wait", Type: Integer, Min: 0, Max: 60},
+			{Name: "type", Many: true, Type: String},
+			{Name: "actor", Type: String, MaxLength: 63},
+			{Name: "since", Type: String},
+			{Name: "until", Type: String},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
 		{ID: "createExec", Method: "POST", Path: "/v1/sandboxes/{id}/execs", Open: false, Body: true, Keyed: true},

@@ -15,17 +15,21 @@ import (
 
 func (a *app) eventsCommand() *cobra.Command {
 	var (
-		follow bool
-		after  int64
+		follow       bool
+		o            shoal.EventsOptions
+		since, until moment
+		labels       []string
 	)
 	c := &cobra.Command{
 		Use:     "events [SANDBOX]",
 		Short:   "Show what happened to sandboxes",
 		GroupID: groupServer,
-		Long: `Show what happened to your sandboxes, or to one of them, oldest first, as far as it is kept. -f goes on as things happen.
-With -o json each line is one event.`,
+		Long: `Show what happened to your sandboxes, or to one of them, oldest first, as far as it is kept. -f goes on as things happen, also when
+the server was restarted meanwhile: nothing is missed or shown twice. With -o json each line is one event.`,
 		Example: `  shoal events
   shoal events -f lab
+  shoal events --type 'sandbox.*' --since 1h
+  shoal events -f --type exec.ended --label team=data
   shoal events --after 41 -o json`,
 		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -33,9 +37,16 @@ With -o json each line is one event.`,
 			if err != nil {
 				return err
 			}
-			o := shoal.EventsOptions{After: after}
+			if o.Labels, err = pairs(labels, "--label", nil); err != nil {
+				return err
+			}
+			if o.Since, o.Until = since.at, until.at; follow && !o.Until.IsZero() {
+				return usage(c, "-f goes on, so --until is not for it")
+			}
 			if len(args) > 0 {
-				o.Sandbox = args[0]
+				if o.Sandbox = args[0]; len(labels) > 0 {
+					return usage(c, "--label chooses among sandboxes: leave it or SANDBOX out")
+				}
 			}
 			show := a.listEvents
 			if follow {
@@ -49,7 +60,13 @@ With -o json each line is one event.`,
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on as things happen")
-	c.Flags().Int64Var(&after, "after", 0, "only events after this `NUMBER`, the first column")
+	f := c.Flags()
+	f.Int64Var(&o.After, "after", 0, "only events after this `NUMBER`, the first column")
+	f.StringSliceVar(&o.Types, "type", nil, "only events of this `TYPE`, such as exec.ended or 'sandbox.*'; may be repeated")
+	f.StringArrayVar(&labels, "label", nil, "only events of sandboxes with this label, as `KEY=VALUE`; may be repeated")
+	f.StringVar(&o.Actor, "actor", "", "only what this `ACTOR` caused: a key's id, or a rule such as ttl")
+	f.Var(&since, "since", "only what happened after this moment: 1h ago is 1h, or 2026-11-30T12:00:00Z")
+	f.Var(&until, "until", "only what happened before this moment")
 	return c
 }
 
@@ -64,14 +81,14 @@ func (a *app) listEvents(ctx context.Context, c *shoal.Client, o shoal.EventsOpt
 			return err
 		}
 		if o.After > 0 && l.Oldest > o.After+1 {
-			fmt.Fprintf(a.err, "shoal: %v\n", &shoal.GapError{Oldest: l.Oldest})
+			fmt.Fprintf(a.err, "shoal: %v\n", &shoal.GapError{Oldest: l.Oldest, Missing: l.Missing})
 		}
 		for _, e := range l.Events {
 			if err := a.printEvent(e); err != nil {
 				return err
 			}
 		}
-		if len(l.Events) == 0 {
+		if l.NextAfter == o.After {
 			return nil
 		}
 		o.After = l.NextAfter

@@ -120,3 +120,31 @@ func pairs(list []string, flag string, env func(string) (string, bool)) (map[str
 	}
 	return m, nil
 }
+
+// moment is a flag such as 1h, which is so long ago, or 2026-11-30T12:00:00Z.
+type moment struct {
+	at   time.Time
+	text string
+}
+
+// String returns the value as it is typed.
+func (m *moment) String() string { return m.text }
+
+// Type names the value in the help.
+func (m *moment) Type() string { return "moment" }
+
+// Set reads a moment.
+func (m *moment) Set(s string) error {
+	var ago lifetime
+	if ago.Set(s) == nil {
+		m.at, m.text = time.Now().Add(-time.Duration(ago)), s
+		return nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateTime, "2006-01-02T15:04", time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, s, time.Local); err == nil {
+			m.at, m.text = at, s
+			return nil
+		}
+	}
+	return errors.New("a moment is how long ago it was, such as 90s, 2h or 7d, or a time such as 2026-11-30T12:00:00Z")
+}

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -28,43 +27,6 @@ func tellEvent(tx store.Tx, sb core.Sandbox, t core.EventType, actor core.Actor,
 
 // system is the actor of what a rule or the server itself does.
 func system(rule string) core.Actor { return core.Actor{Kind: "system", ID: rule} }
-
-// Events returns events after a sequence number; with ref only those of one sandbox. If there are none yet it waits until
-// one comes or wait has passed.
-func (s *Service) Events(ctx context.Context, p Principal, ref string, after int64, limit int, wait time.Duration) (list []core.Event, oldest int64, err error) {
-	if err := p.may("Events"); err != nil {
-		return nil, 0, err
-	}
-	var id core.SandboxID
-	if ref != "" {
-		id, err = s.everKnown(ctx, p, ref)
-	} else {
-		err = p.needAll()
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	deadline := s.clock.After(wait)
-	for {
-		news := s.waiters.wait(p.Tenant)
-		err = s.store.View(ctx, func(r store.Reader) error {
-			list, oldest, err = r.Events(p.Tenant, id, after, limit)
-			return err
-		})
-		if err != nil || len(list) > 0 || wait <= 0 {
-			return list, oldest, err
-		}
-		select {
-		case <-news:
-		case <-deadline:
-			return nil, oldest, nil
-		case <-ctx.Done():
-			return nil, oldest, core.Wrap(core.CodeCanceled, ctx.Err(), "the call was canceled")
-		case <-s.tasks.stop.Done():
-			return nil, oldest, nil
-		}
-	}
-}
 
 // waiters wakes those who wait for a tenant's next event.
 type waiters struct {

@@ -72,6 +72,7 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"ListTemplates": core.ScopeTemplatesRead,
 		"GetTemplate":   core.ScopeTemplatesRead,
 		"Events":        core.ScopeEventsRead,
+		"FindEvents":    core.ScopeEventsRead,
 		"Usage":         core.ScopeUsageRead,
 
 		// All operations there are make templates.

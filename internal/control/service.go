@@ -60,6 +60,7 @@ type Service struct {
 	*signing
 	*keys
 	*usage
+	*happenings
 	*tenants
 	*operations
 	once *once
@@ -125,6 +126,7 @@ func New(cfg Config) *Service {
 	s.watchers = newWatchers(d, s.records)
 	s.starter = &starter{finder: s.finder, once: s.once, records: s.records, watchers: s.watchers}
 	s.removal = &removal{deps: d, watchers: s.watchers}
+	s.happenings = &happenings{deps: d, find: s.finder}
 	s.usage = &usage{deps: d, sizes: cfg.Sizes}
 	s.creation = &creation{deps: d, removal: s.removal, usage: s.usage}
 	s.tenants = &tenants{deps: d, removal: s.removal}

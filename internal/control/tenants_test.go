@@ -224,9 +224,9 @@ func TestDeleteTenant(t *testing.T) {
 		if use != (core.TenantUse{}) {
 			t.Errorf("it still has %+v", use)
 		}
-		events, _, _ := tx.Events(acme.ID, "", 0, 10)
-		if len(events) != 0 {
-			t.Errorf("it still has %d events", len(events))
+		events, _ := tx.FindEvents(acme.ID, store.EventFilter{}, 0, 10)
+		if len(events.Events) != 0 {
+			t.Errorf("it still has %d events", len(events.Events))
 		}
 		wantCode(t, tx.PutTenant(acme), core.CodeConflict)
 		return err

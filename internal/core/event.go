@@ -27,6 +27,16 @@ const (
 	EventTenantDeleted  EventType = "tenant.deleted"
 )
 
+// EventTypes lists every type.
+func EventTypes() []EventType {
+	return []EventType{
+		EventSandboxCreating, EventSandboxRunning, EventSandboxFailed, EventSandboxDeleted, EventSandboxResized,
+		EventExecStarted, EventExecEnded, EventTemplateReady, EventTemplateFailed, EventKeyCreated, EventKeyDeleted,
+		EventTenantCreated, EventTenantUpdated, EventTenantDeleted,
+		EventOperationStarted, EventOperationEnded,
+	}
+}
+
 // OfSandbox reports whether something happened to a sandbox as a whole, such as a change of its state.
 func (t EventType) OfSandbox() bool { return strings.HasPrefix(string(t), "sandbox.") }
 

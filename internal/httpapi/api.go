@@ -62,6 +62,8 @@ type API struct {
 	metrics   *metrics
 	// collecting is the room for what processes write.
 	collecting *httpserve.Collecting
+	// streams are the event streams.
+	streams *streamRoom
 	// closing ends when streams should.
 	closing context.Context
 	close   context.CancelFunc
@@ -82,7 +84,7 @@ func New(control Control, o Options) (*API, error) {
 	a := &API{
 		control: control, options: o, mux: http.NewServeMux(), limits: o.Rates,
 		strangers: o.Strangers, ready: newReadiness(o.ReadyFor), collecting: o.Collecting,
-		metrics: newMetrics(o.Registry), closing: closing, close: stop,
+		metrics: newMetrics(o.Registry), closing: closing, close: stop, streams: &streamRoom{by: map[core.TenantID]int{}},
 	}
 	if err := a.route(); err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ type Sandboxes interface {
 	UpdateSandbox(ctx context.Context, p control.Principal, ref string, patch control.SandboxPatch) (core.Sandbox, error)
 	DeleteSandbox(ctx context.Context, p control.Principal, ref string) error
 	Metrics(ctx context.Context, p control.Principal, ref string) (core.SandboxMetrics, error)
-	Events(ctx context.Context, p control.Principal, ref string, after int64, limit int, wait time.Duration) ([]core.Event, int64, error)
+	FindEvents(ctx context.Context, p control.Principal, q control.EventQuery) (store.EventPage, error)
 }
 
 // Files are the use cases on files.

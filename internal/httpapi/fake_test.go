@@ -383,8 +383,9 @@ func (f *fakeControl) Usage(_ context.Context, p control.Principal, q control.Us
 	return out, nil
 }
 
-func (f *fakeControl) Events(ctx context.Context, p control.Principal, ref string, after int64, limit int, wait time.Duration) ([]core.Event, int64, error) {
-	timeout := time.NewTimer(wait)
+func (f *fakeControl) FindEvents(ctx context.Context, p control.Principal, q control.EventQuery) (page store.EventPage, err error) {
+	ref, after := q.Sandbox, q.After
+	timeout := time.NewTimer(q.Wait)
 	defer timeout.Stop()
 	for {
 		f.mu.Lock()
@@ -393,27 +394,29 @@ func (f *fakeControl) Events(ctx context.Context, p control.Principal, ref strin
 			i, err := f.find(p, ref)
 			if err != nil {
 				f.mu.Unlock()
-				return nil, 0, err
+				return page, err
 			}
 			id = f.sandboxes[i].ID
 		}
 		var list []core.Event
 		for _, e := range f.events[p.Tenant] {
-			if e.Seq > after && e.Seq >= f.oldest && (id == "" || e.Sandbox == id) && len(list) < limit {
+			if e.Seq > after && e.Seq >= f.oldest && (id == "" || e.Sandbox == id) && len(list) < q.Limit && (len(q.Types) == 0 || slices.Contains(q.Types, string(e.Type))) {
 				list = append(list, e)
 			}
 		}
 		changed, oldest := f.changed, f.oldest
 		f.mu.Unlock()
+		page = store.EventPage{Events: list, Oldest: oldest, Through: int64(len(f.events[p.Tenant]))}
 		if len(list) > 0 {
-			return list, oldest, nil
+			page.Through = list[len(list)-1].Seq
+			return page, nil
 		}
 		select {
 		case <-changed:
 		case <-timeout.C:
-			return nil, oldest, nil
+			return page, nil
 		case <-ctx.Done():
-			return nil, 0, ctx.Err()
+			return page, ctx.Err()
 		}
 	}
 }

@@ -155,20 +155,26 @@ func sandboxFilter(r *request) (filter store.SandboxFilter, err error) {
 	for _, s := range r.query["state"] {
 		filter.States = append(filter.States, core.State(s))
 	}
+	filter.Labels, err = r.labels()
+	return filter, err
+}
+
+// labels reads the parameter label, all of which must match.
+func (r *request) labels() (labels map[string]string, err error) {
 	for _, label := range r.query["label"] {
 		key, value, found := strings.Cut(label, "=")
 		if !found || key == "" {
-			return filter, core.Invalid("label", "label is of the form key=value")
+			return nil, core.Invalid("label", "label is of the form key=value")
 		}
-		if old, twice := filter.Labels[key]; twice && old != value {
-			return filter, core.Invalid("label", "no sandbox has two values of label %q", printable(key))
+		if old, twice := labels[key]; twice && old != value {
+			return nil, core.Invalid("label", "no sandbox has two values of label %q", printable(key))
 		}
-		if filter.Labels == nil {
-			filter.Labels = map[string]string{}
+		if labels == nil {
+			labels = map[string]string{}
 		}
-		filter.Labels[key] = value
+		labels[key] = value
 	}
-	return filter, nil
+	return labels, nil
 }
 
 func (a sandboxAPI) updateSandbox(w http.ResponseWriter, r *request) error {

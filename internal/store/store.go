@@ -108,10 +108,7 @@ type Reader interface {
 	ExecReader
 	OperationReader
 
-	// Events returns a tenant's events after a sequence number, oldest first; sandbox may be empty for all. oldest is the
-	// first sequence number that is still kept. There may be more after fewer than limit, as in a Page; only none is the end.
-	Events(tenant core.TenantID, sandbox core.SandboxID, after int64, limit int) (list []core.Event, oldest int64, err error)
-
+	EventReader
 	KeyReader
 	TenantReader
 	UsageReader

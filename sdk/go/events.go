@@ -22,6 +22,14 @@ func (c *Client) Events() Events { return Events{c} }
 type EventsOptions struct {
 	// Sandbox selects those of one sandbox, by id or name; empty means all.
 	Sandbox string
+	// Types selects events of one of these types; "sandbox.*" stands for all that begin so.
+	Types []string
+	// Labels must all be among those that the event's sandbox has, or had last. Not together with Sandbox.
+	Labels map[string]string
+	// Actor selects what this actor caused: a key by its id, a sandbox by its id for what its token did, or a rule such as "ttl".
+	Actor string
+	// Since and Until bound when it happened, the first included. Until is not for Follow.
+	Since, Until time.Time
 	// After is the sequence number after which they begin; zero means from the oldest that is kept.
 	After int64
 	// Wait holds a List until there is an event, at most a minute; it is rounded down to seconds.
@@ -30,8 +38,8 @@ type EventsOptions struct {
 	Limit int
 }
 
-// GapError tells a follower that events before Oldest are no longer kept.
-type GapError struct{ Oldest int64 }
+// GapError tells a follower that events before Oldest are no longer kept. Missing is how many of those that it asked for.
+type GapError struct{ Oldest, Missing int64 }
 
 // Error says which events are missing.
 func (e *GapError) Error() string {
@@ -95,12 +103,13 @@ func (e Events) follow(ctx context.Context, after *int64, o EventsOptions, yield
 			}
 		case api.EventMessageTypeGap:
 			*after = max(*after, m.Oldest-1)
-			if !yield(Event{}, &GapError{Oldest: m.Oldest}) {
+			if !yield(Event{}, &GapError{Oldest: m.Oldest, Missing: m.Missing}) {
 				return false, nil
 			}
 		case api.EventMessageTypeError:
 			return true, fromAPI(m.Error)
 		case api.EventMessageTypeKeepalive:
+			*after = max(*after, m.NextAfter)
 		}
 	}
 }
@@ -113,6 +122,20 @@ func (e Events) call(o EventsOptions) (call, error) {
 			return call{}, err
 		}
 		cl.path = p
+	}
+	for _, t := range o.Types {
+		cl.query.Add("type", t)
+	}
+	for k, v := range o.Labels {
+		cl.query.Add("label", k+"="+v)
+	}
+	if o.Actor != "" {
+		cl.query.Set("actor", o.Actor)
+	}
+	for name, at := range map[string]time.Time{"since": o.Since, "until": o.Until} {
+		if !at.IsZero() {
+			cl.query.Set(name, at.Format(time.RFC3339Nano))
+		}
 	}
 	if o.After != 0 {
 		cl.query.Set("after", strconv.FormatInt(o.After, 10))

@@ -1,9 +1,6 @@
 package sqlite
 
-import (
-	"shoal/internal/core"
-	"shoal/internal/store"
-)
+import "shoal/internal/core"
 
 func scanEvent(r row) (e core.Event, err error) {
 	err = r.Scan(&e.Tenant, &e.Seq, &e.Sandbox, &e.Type, (*instant)(&e.At), &e.Actor.Kind, &e.Actor.ID, jsonOf(&e.Data))
@@ -13,31 +10,6 @@ func scanEvent(r row) (e core.Event, err error) {
 func scanNumber(r row) (n int64, err error) {
 	err = r.Scan(&n)
 	return n, err
-}
-
-// Events returns a tenant's events after a sequence number, oldest first.
-func (r *reader) Events(
-	tenant core.TenantID, sandbox core.SandboxID, after int64, limit int,
-) (list []core.Event, oldest int64, err error) {
-	if err := checkLimit(limit); err != nil {
-		return nil, 0, err
-	}
-	if after < 0 {
-		return nil, 0, core.Invalid("after", "a sequence number is not negative")
-	}
-	// Without an event yet, the first one that will be kept is number 1.
-	oldest, err = one(r, "", scanNumber, "SELECT coalesce(min(seq), 1) FROM event WHERE tenant = ?", tenant)
-	if err != nil {
-		return nil, 0, err
-	}
-	query := "SELECT tenant, seq, sandbox, type, at, actor_kind, actor_id, data FROM event WHERE tenant = ? AND seq > ?"
-	args := []any{tenant, after}
-	if sandbox != "" {
-		query += " AND sandbox = ? AND sandbox <> ''"
-		args = append(args, sandbox)
-	}
-	list, _, err = readPage(r, scanEvent, store.EventSize, limit, query+" ORDER BY seq LIMIT ?", append(args, limit)...)
-	return list, oldest, err
 }
 
 // AppendEvent gives the event the tenant's next number and drops what is older than the newest KeepEvents. The number comes

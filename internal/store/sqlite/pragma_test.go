@@ -52,9 +52,9 @@ func TestTrimming(t *testing.T) {
 		}
 	}
 	err := s.View(t.Context(), func(r store.Reader) error {
-		list, oldest, err := r.Events("a", "", 0, 10)
-		if len(list) != 3 || oldest != 3 || list[2].Seq != 5 {
-			t.Errorf("got %v from %d", list, oldest)
+		page, err := r.FindEvents("a", store.EventFilter{}, 0, 10)
+		if len(page.Events) != 3 || page.Oldest != 3 || page.Events[2].Seq != 5 || page.Through != 5 {
+			t.Errorf("got %+v", page)
 		}
 		return err
 	})

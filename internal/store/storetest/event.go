@@ -10,10 +10,16 @@ import (
 func (s *suite) events(tenant core.TenantID, sandbox core.SandboxID, after int64, limit int) (list []core.Event, oldest int64) {
 	s.Helper()
 	s.view(func(r store.Reader) (err error) {
-		list, oldest, err = r.Events(tenant, sandbox, after, limit)
+		list, oldest, err = eventsAfter(r, tenant, sandbox, after, limit)
 		return err
 	})
 	return list, oldest
+}
+
+// eventsAfter returns events of all sandboxes, or of one.
+func eventsAfter(r store.Reader, tenant core.TenantID, sandbox core.SandboxID, after int64, limit int) ([]core.Event, int64, error) {
+	page, err := r.FindEvents(tenant, store.EventFilter{Sandbox: sandbox}, after, limit)
+	return page.Events, page.Oldest, err
 }
 
 func numbers(list []core.Event) []int64 {

@@ -206,10 +206,10 @@ func testBadPages(t *testing.T, open Open) {
 			wantField(t, err, "limit")
 			_, _, err = r.ListTemplates(alice, store.Page{Limit: limit})
 			wantField(t, err, "limit")
-			_, _, err = r.Events(alice, "", 0, limit)
+			_, _, err = eventsAfter(r, alice, "", 0, limit)
 			wantField(t, err, "limit")
 		}
-		_, _, err = r.Events(alice, "", -1, 1)
+		_, _, err = eventsAfter(r, alice, "", -1, 1)
 		wantField(t, err, "after")
 		return nil
 	})

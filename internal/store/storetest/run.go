@@ -33,6 +33,7 @@ func Run(t *testing.T, open Open) {
 		{"Exec", testExec},
 		{"Operation", testOperation},
 		{"Event", testEvent},
+		{"EventFilter", testEventFilter},
 		{"Usage", testUsage},
 		{"Key", testKey},
 		{"KeyAndSetting", testKeyAndSetting},

@@ -44,7 +44,7 @@ func testTenancy(t *testing.T, open Open) {
 			t.Fatalf("bob lists templates %v, %v", templates, err)
 		}
 		for _, sandbox := range []core.SandboxID{"", b.ID} {
-			events, oldest, err := r.Events(bob, sandbox, 0, 10)
+			events, oldest, err := eventsAfter(r, bob, sandbox, 0, 10)
 			if err != nil || len(events) != 0 || oldest != 1 {
 				t.Fatalf("bob reads events %v from %d, %v", events, oldest, err)
 			}

@@ -218,7 +218,7 @@ func testTenantPurge(t *testing.T, open Open) {
 		wantCode(t, err, core.CodeNotFound)
 		_, err = r.SandboxByID(done.ID)
 		wantCode(t, err, core.CodeNotFound)
-		events, _, err := r.Events(alice, "", 0, 10)
+		events, _, err := eventsAfter(r, alice, "", 0, 10)
 		if len(events) != 0 || err != nil {
 			t.Errorf("events: %v, %v", events, err)
 		}
