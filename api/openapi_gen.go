@@ -508,7 +508,7 @@ type ChangeFileRequest struct {
 	Xattrs []XattrChange `json:"xattrs,omitempty,omitzero"`
 }
 
-// CreateExecRequest What to run. Exactly one of `cmd` and `shell` is required.
+// CreateExecRequest What to run. Exactly one of `cmd` and `shell` is required, unless `entrypoint` is true.
 type CreateExecRequest struct {
 	// Cmd The program and its arguments, at most 4096 and 512 KiB together, each at most 131071 bytes. A program without a slash is looked up in PATH. Not together with `shell`.
 	Cmd []string `json:"cmd,omitempty,omitzero"`
@@ -521,6 +521,9 @@ type CreateExecRequest struct {
 
 	// Detach Answers at once and lets the process go on by itself. Default false.
 	Detach bool `json:"detach,omitempty,omitzero"`
+
+	// Entrypoint Runs what the sandbox's template says: its entrypoint with `cmd` as arguments, or with its own if `cmd` is left out. Not together with `shell`. Default false.
+	Entrypoint bool `json:"entrypoint,omitempty,omitzero"`
 
 	// Env Environment added to the sandbox's. Default none.
 	Env map[string]string `json:"env,omitempty,omitzero"`
@@ -606,7 +609,7 @@ type CreateSandboxRequest struct {
 	// Pids Limit of processes and threads together. Default: one for each 1.5 MiB of memory, at least 64 and at most 1024, unless the server is configured otherwise; ceiling by the server's configuration.
 	Pids *int64 `json:"pids,omitempty"`
 
-	// Template A template's name (its newest ready version) or id. Default: the server's default template.
+	// Template A template's name (its newest version that is ready), `name@3`, `name:tag`, id or digest `sha256:…`. Default: the server's default template.
 	Template string `json:"template,omitempty,omitzero"`
 
 	// TTLSeconds Age in seconds at which it is deleted with all its state. Default 3600, or none if it is persistent or `idle_seconds` is given. The server's configuration has a ceiling.
@@ -656,6 +659,51 @@ type CreateSandboxesRequest struct {
 
 	// Sandboxes What to create, one each, 1 to 1000. Not together with `count` and `sandbox`.
 	Sandboxes []CreateSandboxRequest `json:"sandboxes,omitempty,omitzero"`
+}
+
+// CreateTemplateRequest What template to make, and where it comes from.
+type CreateTemplateRequest struct {
+	// Cmd Replaces the source's cmd; empty for none. Default: the source's.
+	Cmd *[]string `json:"cmd,omitempty"`
+
+	// Entrypoint Replaces the source's entrypoint, and its cmd if `cmd` is not given; empty for none. Default: the source's.
+	Entrypoint *[]string `json:"entrypoint,omitempty"`
+
+	// Env Variables added to the source's default environment. Default none.
+	Env map[string]string `json:"env,omitempty,omitzero"`
+
+	// FromCheckpoint Not in this release: refused with `unsupported`. Default: none.
+	FromCheckpoint string `json:"from_checkpoint,omitempty,omitzero"`
+
+	// FromImage An image in a registry, such as `alpine`, `ghcr.io/owner/app:1.2` or `host:5000/app@sha256:…`. Without a host it is on Docker Hub, without tag and digest it is `latest`. Default: none, one of the others.
+	FromImage string `json:"from_image,omitempty,omitzero"`
+
+	// FromSandbox The id or name of a sandbox that runs or has failed. Default: none.
+	FromSandbox string `json:"from_sandbox,omitempty,omitzero"`
+
+	// FromUpload The id of an upload. Default: none.
+	FromUpload string `json:"from_upload,omitempty,omitzero"`
+
+	// Name The name whose next version it is: 1 to 63 characters of [a-z0-9-], not of the form of an id.
+	Name string `json:"name"`
+
+	// Password The user's password, or without `username` a bearer token. Only with `from_image`. Not kept. Default: anonymous.
+	Password string `json:"password,omitempty,omitzero"`
+
+	// Platform Which of an image's platforms, such as `linux/amd64`. Default: the server's own.
+	Platform string `json:"platform,omitempty,omitzero"`
+
+	// Tags Tags that will point to it, at most 16. Default none.
+	Tags []string `json:"tags,omitempty,omitzero"`
+
+	// User The default user of execs: a name or number, optionally `:group`. Default: the source's.
+	User *string `json:"user,omitempty"`
+
+	// Username A user of the registry. Only with `from_image` and `password`. Not kept. Default: anonymous.
+	Username string `json:"username,omitempty,omitzero"`
+
+	// Workdir The default working directory, absolute. Default: the source's.
+	Workdir *string `json:"workdir,omitempty"`
 }
 
 // CreateTenantRequest What tenant to make.
@@ -744,7 +792,7 @@ type Event struct {
 	// Seq Rises by one per tenant, without gaps.
 	Seq int64 `json:"seq"`
 
-	// Type What happened as noun.verb: `sandbox.creating`, `sandbox.running`, `sandbox.resized`, `sandbox.failed`, `sandbox.deleted`, `exec.started`, `exec.ended`, `template.ready`, `template.failed`, `key.created`, `key.deleted`, `operation.started`, `operation.ended`.
+	// Type What happened as noun.verb: `sandbox.creating`, `sandbox.running`, `sandbox.resized`, `sandbox.failed`, `sandbox.deleted`, `exec.started`, `exec.ended`, `template.importing`, `template.ready`, `template.failed`, `template.deleted`, `template.tagged`, `template.untagged`, `key.created`, `key.deleted`, `operation.started`, `operation.ended`.
 	Type string `json:"type"`
 }
 
@@ -1430,26 +1478,44 @@ type SignedFileMethod string
 
 // Template One immutable version of what sandboxes start from.
 type Template struct {
+	// Cmd The arguments of `entrypoint`, or without one the command, unless the exec has its own.
+	Cmd []string `json:"cmd,omitempty,omitzero"`
+
 	// CreatedAt When its making began.
 	CreatedAt time.Time `json:"created_at"`
 
 	// Digest `sha256:…` of its files; absent until ready.
 	Digest string `json:"digest,omitempty,omitzero"`
 
+	// Entrypoint What an exec with `entrypoint` runs.
+	Entrypoint []string `json:"entrypoint,omitempty,omitzero"`
+
 	// Env The default environment of an exec.
 	Env map[string]string `json:"env,omitempty,omitzero"`
+
+	// ExposedPorts Ports that the image says it serves, such as `8080/tcp`. It changes nothing.
+	ExposedPorts []string `json:"exposed_ports,omitempty,omitzero"`
 
 	// Failure Why its state is failed; absent otherwise.
 	Failure string `json:"failure,omitempty,omitzero"`
 
+	// Files How many files it has, directories included.
+	Files int64 `json:"files"`
+
 	// ID The id of this version.
 	ID string `json:"id"`
+
+	// Labels What the image says of itself. It changes nothing.
+	Labels map[string]string `json:"labels,omitempty,omitzero"`
 
 	// Name The name that its versions share.
 	Name string `json:"name"`
 
 	// Owner Whether it came with the server or is the tenant's own.
 	Owner string `json:"owner"`
+
+	// PackageCount How many distribution packages it has.
+	PackageCount int `json:"package_count"`
 
 	// Packages Its packages; not in lists.
 	Packages []Package `json:"packages,omitempty,omitzero"`
@@ -1466,11 +1532,14 @@ type Template struct {
 	// SizeBytes Size of its files in bytes.
 	SizeBytes int64 `json:"size_bytes"`
 
-	// Source How it was made, such as `debian bookworm`.
+	// Source How it was made, such as `debian bookworm`, or the image with its digest.
 	Source string `json:"source,omitempty,omitzero"`
 
 	// State Whether a template version can be used.
 	State TemplateState `json:"state"`
+
+	// Tags The tags that point to this version.
+	Tags []string `json:"tags,omitempty,omitzero"`
 
 	// User The default user of an exec.
 	User string `json:"user"`
@@ -1659,6 +1728,21 @@ type UpdateTenantRequest struct {
 	Suspended *bool `json:"suspended,omitempty"`
 }
 
+// Upload An archive that is kept for one use.
+type Upload struct {
+	// Digest `sha256:…` of its bytes.
+	Digest string `json:"digest"`
+
+	// ExpiresAt When it is removed unless it is being used.
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// ID Its id.
+	ID string `json:"id"`
+
+	// SizeBytes Its size.
+	SizeBytes int64 `json:"size_bytes"`
+}
+
 // UsageList A page of usage.
 type UsageList struct {
 	// From The first day.
@@ -1840,6 +1924,9 @@ type PathRawParam = string
 
 // SandboxParam defines model for SandboxParam.
 type SandboxParam = string
+
+// TemplateParam defines model for TemplateParam.
+type TemplateParam = string
 
 // UserParam defines model for UserParam.
 type UserParam = string
@@ -2225,6 +2312,12 @@ type WriteSignedParams struct {
 
 // ListTemplatesParams defines parameters for ListTemplates.
 type ListTemplatesParams struct {
+	// Name Only versions of this name.
+	Name string `form:"name,omitempty" json:"name,omitempty,omitzero"`
+
+	// Own Only the tenant's own (default false).
+	Own bool `form:"own,omitempty" json:"own,omitempty,omitzero"`
+
 	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
 	Cursor CursorParam `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 
@@ -2309,6 +2402,9 @@ type SignFileJSONRequestBody = SignFileRequest
 
 // CreateSandboxesJSONRequestBody defines body for CreateSandboxes for application/json ContentType.
 type CreateSandboxesJSONRequestBody = CreateSandboxesRequest
+
+// CreateTemplateJSONRequestBody defines body for CreateTemplate for application/json ContentType.
+type CreateTemplateJSONRequestBody = CreateTemplateRequest
 
 // CreateTenantJSONRequestBody defines body for CreateTenant for application/json ContentType.
 type CreateTenantJSONRequestBody = CreateTenantRequest

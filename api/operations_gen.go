@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "0d58a4943ab07e2336f5550af867b872e31f7c388c972491346dd1f21da26bac"
+const DocumentDigest = "384dd37ac6308aba8d2b77da01fee917ff37c8daf651a08589eeba3b0cd542ff"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "f422366f133ff0bd3150390ae86ff6ec96e359c731ceaa1a53ea4ae0130804b4"
+const TypesDigest = "2fc70d4a9a6696c456f694a8cdeed0b7f11412b9f57bb01195224a6aa67bed82"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -166,11 +166,17 @@ func Routes() []Route {
 		{ID: "writeSigned", Method: "PUT", Path: "/v1/signed", Open: true, Body: true, Query: []Parameter{
 			{Name: "token", Type: String, MaxLength: 16384},
 		}},
+		{ID: "createTemplate", Method: "POST", Path: "/v1/templates", Open: false, Body: true},
 		{ID: "listTemplates", Method: "GET", Path: "/v1/templates", Open: false, Body: false, Query: []Parameter{
+			{Name: "name", Type: String, MaxLength: 63},
+			{Name: "own", Type: Boolean},
 			{Name: "cursor", Type: String, MaxLength: 1024},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
 		{ID: "getTemplate", Method: "GET", Path: "/v1/templates/{id}", Open: false, Body: false},
+		{ID: "deleteTemplate", Method: "DELETE", Path: "/v1/templates/{id}", Open: false, Body: false},
+		{ID: "tagTemplate", Method: "PUT", Path: "/v1/templates/{id}/tags/{tag}", Open: false, Body: false},
+		{ID: "untagTemplate", Method: "DELETE", Path: "/v1/templates/{id}/tags/{tag}", Open: false, Body: false},
 		{ID: "createTenant", Method: "POST", Path: "/v1/tenants", Open: false, Body: true},
 		{ID: "listTenants", Method: "GET", Path: "/v1/tenants", Open: false, Body: false, Query: []Parameter{
 			{Name: "cursor", Type: String, MaxLength: 1024},
@@ -181,6 +187,8 @@ func Routes() []Route {
 		{ID: "deleteTenant", Method: "DELETE", Path: "/v1/tenants/{id}", Open: false, Body: false, Query: []Parameter{
 			{Name: "force", Type: Boolean},
 		}},
+		{ID: "createUpload", Method: "POST", Path: "/v1/uploads", Open: false, Body: true},
+		{ID: "deleteUpload", Method: "DELETE", Path: "/v1/uploads/{id}", Open: false, Body: false},
 		{ID: "getUsage", Method: "GET", Path: "/v1/usage", Open: false, Body: false, Query: []Parameter{
 			{Name: "from", Type: String, MaxLength: 10},
 			{Name: "to", Type: String, MaxLength: 10},

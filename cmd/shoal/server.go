@@ -25,6 +25,7 @@ import (
 	"shoal/internal/httpapi"
 	"shoal/internal/httpserve"
 	"shoal/internal/image"
+	"shoal/internal/image/spool"
 	"shoal/internal/node"
 	"shoal/internal/obs"
 	"shoal/internal/store"
@@ -120,6 +121,9 @@ func (s *server) openNode(ctx context.Context) error {
 		Digest: func(ctx context.Context, dir string) (core.TreeInfo, error) {
 			return image.Digest(ctx, dir, s.cfg.Runtime.OwnerUID)
 		},
+		Clean: func(ctx context.Context, dir string) ([]core.Package, error) {
+			return image.Clean(ctx, dir, s.cfg.Runtime.OwnerUID)
+		},
 		OwnerUID: s.cfg.Runtime.OwnerUID,
 		Limits:   node.Limits{MemoryBytes: memory, MaxSandboxes: s.cfg.Node.MaxSandboxes, MinDiskFreeBytes: minDiskFree},
 	})
@@ -169,8 +173,12 @@ func (s *server) openControl(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	uploads, err := spool.Open(spool.Config{Dir: s.dir.join("uploads")})
+	if err != nil {
+		return fmt.Errorf("open uploads: %w", err)
+	}
 	s.control = control.New(control.Config{
-		Store: s.store, Node: s.node, NodeID: id, Limits: limits, Sizes: sizes, Build: s.buildTemplate, ImportImage: importImage,
+		Store: s.store, Node: s.node, NodeID: id, Limits: limits, Sizes: sizes, Build: s.buildTemplate, ImportImage: importImage, Spool: uploads,
 		Bootstrap: s.cfg.Templates.Bootstrap, Logger: s.log, Observer: s.metrics,
 	})
 	if err := s.control.Start(ctx); err != nil {

@@ -1,10 +1,12 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"log/slog"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"shoal/internal/control"
 	"shoal/internal/core"
 	"shoal/internal/httpapi"
+	"shoal/internal/image/spool"
 	"shoal/internal/pki"
 	"shoal/internal/store/sqlite"
 )
@@ -39,6 +42,10 @@ func newBackend(t *testing.T) *backend {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
+	uploads, err := spool.Open(spool.Config{Dir: filepath.Join(dir, "uploads")})
+	if err != nil {
+		t.Fatal(err)
+	}
 	m := newMachine(dir)
 	goOn, begun := make(chan struct{}), make(chan struct{})
 	svc := control.New(control.Config{
@@ -50,6 +57,7 @@ func newBackend(t *testing.T) *backend {
 			CPUWeight:       true,
 			DiskQuotaReason: "a test has no quotas",
 		},
+		ImportImage: importImage, Spool: uploads,
 		Build: func(ctx context.Context, _, _ string, progress func(string, int)) (control.BuiltTemplate, error) {
 			progress("unpacking packages", 40)
 			close(begun)
@@ -103,6 +111,30 @@ func newBackend(t *testing.T) *backend {
 	b := &backend{url: server.URL, tlsURL: encrypted.URL, key: key.Reveal(), machine: m, control: svc, release: func() { once.Do(func() { close(goOn) }) }}
 	t.Cleanup(b.release)
 	return b
+}
+
+// importImage imports example/app, registry.example/secret for the user ci, example/slow never, and every tar with an index.json in it.
+func importImage(ctx context.Context, src core.ImageSource, _ string, progress func(string, int)) (control.BuiltTemplate, error) {
+	progress("fetching the image", 10)
+	switch {
+	case src.Ref == "example/app", src.Ref == "registry.example/secret" && src.Username == "ci" && src.Password == "hunter2":
+	case src.Ref == "example/slow":
+		<-ctx.Done()
+		return control.BuiltTemplate{}, ctx.Err()
+	case src.Archive != "":
+		data, err := os.ReadFile(src.Archive)
+		if err != nil {
+			return control.BuiltTemplate{}, err
+		}
+		if !bytes.Contains(data, []byte("index.json")) {
+			return control.BuiltTemplate{}, core.Invalid("archive", "the upload is no image")
+		}
+	default:
+		return control.BuiltTemplate{}, core.Errorf(core.CodeNotFound, "the registry has no such image")
+	}
+	return control.BuiltTemplate{Source: "an image", Config: core.TemplateConfig{
+		User: "root", Workdir: "/", Entrypoint: []string{"echo", "two words"}, Cmd: []string{"ran"},
+	}}, nil
 }
 
 // dialects are those that the server says it speaks.
@@ -223,6 +255,16 @@ func (m *machine) Sweep(context.Context, core.Known) error               { retur
 func (m *machine) DeleteTemplate(context.Context, core.TemplateID) error { return nil }
 func (m *machine) Capacity(context.Context) (core.NodeCapacity, error) {
 	return core.NodeCapacity{}, nil
+}
+
+func (m *machine) CaptureTemplate(_ context.Context, id core.TemplateID, from core.SandboxID) (core.CapturedTree, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.guests[from] == nil {
+		return core.CapturedTree{}, core.Errorf(core.CodeNotFound, "no such tree")
+	}
+	m.templates[id] = true
+	return core.CapturedTree{TreeInfo: core.TreeInfo{Digest: "sha256:4567", SizeBytes: 150 << 20, Files: 9001}}, nil
 }
 
 func (m *machine) HasTemplate(_ context.Context, id core.TemplateID) (bool, error) {

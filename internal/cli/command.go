@@ -23,6 +23,8 @@ type processFlags struct {
 	tty     bool
 	detach  bool
 	tag     string
+	// entrypoint says that the arguments are for what the template runs.
+	entrypoint bool
 	// leavable says that the process may be left behind: its sandbox stays.
 	leavable bool
 }
@@ -32,6 +34,7 @@ func (p *processFlags) add(c *cobra.Command) {
 	p.addCommon(c)
 	f := c.Flags()
 	f.Var(&p.timeout, "timeout", "kill it and everything it started after this `duration`, such as 90s; the exit code is 124 then")
+	f.BoolVar(&p.entrypoint, "entrypoint", false, "run the template's entrypoint, with CMD and ARG as its arguments; so it is without CMD")
 	f.BoolVarP(&p.stdin, "interactive", "i", false, "pass our standard input on (else its input is empty)")
 	f.BoolVarP(&p.tty, "tty", "t", false, "give it our terminal, for programs that are used by hand; passes our input on, too")
 }
@@ -62,6 +65,11 @@ func (a *app) request(p *processFlags, cmd []string) (shoal.ExecRequest, error) 
 		a.terminalRequest(&req)
 	}
 	return req, nil
+}
+
+// ofTemplate has what the template says run, if that is wanted or nothing else is.
+func (p *processFlags) ofTemplate(req *shoal.ExecRequest) {
+	req.Entrypoint = p.entrypoint || len(req.Cmd) == 0
 }
 
 // terminalRequest tells the process what terminal it has.

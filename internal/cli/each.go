@@ -16,6 +16,7 @@ type result struct {
 	Key       string `json:"key,omitempty"`
 	Tenant    string `json:"tenant,omitempty"`
 	Operation string `json:"operation,omitempty"`
+	Template  string `json:"template,omitempty"`
 	Done      bool   `json:"done"`
 	// Code and Message say why it was not done.
 	Code    shoal.Code `json:"code,omitempty"`
@@ -33,6 +34,8 @@ func resultOf(what, item string, err error) result {
 		r.Tenant = item
 	case "operation":
 		r.Operation = item
+	case "template":
+		r.Template = item
 	default:
 		r.Sandbox = item
 	}

@@ -10,12 +10,13 @@ import (
 func (a *app) execCommand() *cobra.Command {
 	var p processFlags
 	c := &cobra.Command{
-		Use:        "exec [flags] SANDBOX -- CMD [ARG…]",
+		Use:        "exec [flags] SANDBOX -- [CMD] [ARG…]",
 		Short:      "Run a process in a sandbox",
 		GroupID:    groupInside,
 		SuggestFor: []string{"execute"},
 		Long: `Run a process in a sandbox and pass its output on. CMD is a program and not a line for a shell: for pipes and variables say
-sh -c '…'. Its input is empty unless -i passes ours on. Flags of exec come before SANDBOX.
+sh -c '…'. Its input is empty unless -i passes ours on. Flags of exec come before SANDBOX. Without CMD it runs what the
+sandbox's template says, its entrypoint and cmd; with --entrypoint CMD and its arguments are the entrypoint's.
 
 The exit code is the process's own. Otherwise: 124 it ran into --timeout, 125 its end isn't known or the command itself
 failed, 126 the program isn't executable, 127 it isn't there, 128+n signal n ended it.
@@ -33,13 +34,14 @@ leaves it running: see 'shoal attach'.`,
   shoal exec -o json lab -- uname -r`,
 		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if args[1] != "--" && strings.HasPrefix(args[1], "-") {
+			if len(args) > 1 && args[1] != "--" && strings.HasPrefix(args[1], "-") {
 				return usage(c, "%s comes after SANDBOX, where CMD is: flags come before it, as in 'shoal exec %s … %s -- CMD'", args[1], args[1], args[0])
 			}
 			req, err := a.request(&p, afterDash(args[1:]))
 			if err != nil {
 				return usage(c, "%v", err)
 			}
+			p.ofTemplate(&req)
 			client, err := a.client()
 			if err != nil {
 				return err
@@ -57,7 +59,7 @@ leaves it running: see 'shoal attach'.`,
 
 // afterDash takes away the -- that separates our arguments from the program's.
 func afterDash(args []string) []string {
-	if len(args) > 1 && args[0] == "--" {
+	if len(args) > 0 && args[0] == "--" {
 		return args[1:]
 	}
 	return args

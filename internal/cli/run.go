@@ -34,7 +34,7 @@ func (a *app) runCommand() *cobra.Command {
 		in, out []string
 	)
 	c := &cobra.Command{
-		Use:     "run [flags] -- CMD [ARG…]",
+		Use:     "run [flags] -- [CMD] [ARG…]",
 		Short:   "Run a command in a sandbox of its own",
 		GroupID: groupSandbox,
 		Long: `Make a sandbox, copy files in, run the command, copy files out and delete the sandbox, whatever happens.
@@ -42,6 +42,8 @@ func (a *app) runCommand() *cobra.Command {
 --in FILE[:PATH] copies a file or directory in before the start: by default into the working directory, under its own
 name. --out PATH[:FILE] copies one out after the end, also if the command failed. - stands for our input or output.
 Paths that don't start with / are below the working directory.
+
+Without CMD it runs what the template says, its entrypoint and cmd; with --entrypoint CMD and its arguments are the entrypoint's.
 
 The sandbox is also deleted if run itself is killed: after an hour, or ten minutes after --timeout. A command that may take
 longer than an hour needs a --timeout.
@@ -58,6 +60,7 @@ The exit code is the command's own. Otherwise: 124 it ran into --timeout, 125 it
 			var exec shoal.ExecRequest
 			if err == nil {
 				exec, err = a.request(&p, args)
+				p.ofTemplate(&exec)
 			}
 			var copies runCopies
 			if err == nil {

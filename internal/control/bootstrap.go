@@ -37,7 +37,7 @@ func (t *templates) loop(ctx context.Context) {
 
 // ensure makes a system template unless it is there, tree and record.
 func (t *templates) ensure(ctx context.Context, name string) error {
-	rec, err := t.find(ctx, core.SystemTenant, name)
+	rec, err := t.system(ctx, name)
 	if err == nil && rec.State == core.TemplateReady {
 		has, err := t.node.HasTemplate(ctx, rec.ID)
 		if err != nil || has {
@@ -85,7 +85,7 @@ func (t *templates) make(ctx context.Context, name string) error {
 	}
 	rec.State, rec.Progress, rec.Percent, rec.ReadyAt = core.TemplateReady, "ready", 100, t.clock.Now()
 	rec.Source, rec.Packages, rec.Config = built.Source, built.Packages, built.Config
-	rec.Digest, rec.SizeBytes = info.Digest, info.SizeBytes
+	rec.Digest, rec.SizeBytes, rec.Files = info.Digest, info.SizeBytes, info.Files
 	t.log.Info("template is ready", slog.String("template", name), slog.String("digest", rec.Digest),
 		slog.Int64("dur_ms", rec.ReadyAt.Sub(rec.CreatedAt).Milliseconds()))
 	return t.ended(ctx, rec, core.EventTemplateReady)

@@ -99,10 +99,22 @@ type creation struct {
 	usage   *usage
 }
 
+// stillReady refuses a template that was deleted since it was looked up: from here on the sandbox's record holds it.
+func stillReady(r store.Reader, id core.TemplateID) error {
+	t, err := r.TemplateByID(id)
+	if core.IsCode(err, core.CodeNotFound) || err == nil && t.State != core.TemplateReady {
+		return &core.Error{Code: core.CodeNotFound, Field: "template", Message: "the template was deleted meanwhile"}
+	}
+	return err
+}
+
 // record makes the intent durable before anything is done. The caller's going away can't cut it in two.
 func (c *creation) record(ctx context.Context, p Principal, sb core.Sandbox, turn *turn) error {
 	return c.store.Update(context.WithoutCancel(ctx), func(tx store.Tx) error {
 		if err := c.quotas.take(tx, sb.Tenant, sb.CreatedAt, sb.Resources); err != nil {
+			return err
+		}
+		if err := stillReady(tx, sb.Template); err != nil {
 			return err
 		}
 		if err := tx.PutSandbox(sb); err != nil {

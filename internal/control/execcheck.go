@@ -23,11 +23,13 @@ const (
 // checkExec refuses what no guest agent could start.
 func checkExec(spec core.ExecSpec) error {
 	switch {
-	case len(spec.Cmd) == 0 && spec.Shell == "":
+	case spec.Entrypoint && spec.Shell != "":
+		return core.Invalid("shell", "shell and entrypoint exclude each other")
+	case len(spec.Cmd) == 0 && spec.Shell == "" && !spec.Entrypoint:
 		return core.Invalid("cmd", "say what to run: cmd or shell")
 	case len(spec.Cmd) != 0 && spec.Shell != "":
 		return core.Invalid("shell", "cmd and shell exclude each other")
-	case len(spec.Cmd) > 0 && spec.Cmd[0] == "":
+	case len(spec.Cmd) > 0 && spec.Cmd[0] == "" && !spec.Entrypoint:
 		return core.Invalid("cmd", "the program's name is empty")
 	case len(spec.Cmd) > maxCmdArgs:
 		return core.Invalid("cmd", "at most %d arguments", maxCmdArgs)

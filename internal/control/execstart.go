@@ -3,9 +3,11 @@ package control
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"shoal/internal/core"
 	"shoal/internal/failpoint"
+	"shoal/internal/store"
 )
 
 // starter starts execs, for calls that may have a key.
@@ -37,12 +39,39 @@ func (s *starter) exec(
 	return e, stream, err
 }
 
+// resolved puts what the sandbox's template runs in the place of an exec that asks for it.
+func (s *starter) resolved(ctx context.Context, sb core.Sandbox, spec core.ExecSpec) (core.ExecSpec, error) {
+	if !spec.Entrypoint {
+		return spec, nil
+	}
+	var tmpl core.Template
+	err := s.store.View(ctx, func(r store.Reader) (err error) {
+		tmpl, err = r.TemplateByID(sb.Template)
+		return err
+	})
+	if err != nil {
+		return spec, err
+	}
+	args := spec.Cmd
+	if len(args) == 0 {
+		args = tmpl.Config.Cmd
+	}
+	spec.Cmd, spec.Entrypoint = slices.Concat(tmpl.Config.Entrypoint, args), false
+	if len(spec.Cmd) == 0 {
+		return spec, core.Invalid("entrypoint", "the template %s says nothing of what to run: say a command", tmpl.Ref())
+	}
+	return spec, checkExec(spec)
+}
+
 // first starts an exec.
 func (s *starter) first(
 	ctx context.Context, p Principal, ref string, spec core.ExecSpec, turn *turn,
 ) (core.Exec, core.ExecStream, error) {
 	sb, g, err := s.running(ctx, p, ref)
 	if err != nil {
+		return core.Exec{}, nil, err
+	}
+	if spec, err = s.resolved(ctx, sb, spec); err != nil {
 		return core.Exec{}, nil, err
 	}
 	release, err := s.activity.hold(ctx, sb.ID)

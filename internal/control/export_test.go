@@ -20,7 +20,7 @@ type TestWork struct {
 	Intent any
 }
 
-func (w TestWork) work(ctx context.Context, report func(core.OperationProgress)) (workResult, error) {
+func (w TestWork) work(ctx context.Context, _ core.Operation, report func(core.OperationProgress)) (workResult, error) {
 	res, err := w.Do(ctx, report)
 	return workResult{Result: res, Commit: w.Commit}, err
 }
@@ -29,7 +29,7 @@ func (w TestWork) work(ctx context.Context, report func(core.OperationProgress))
 type TestWorker struct {
 	Resume  func(op core.Operation) (TestWork, error)
 	Abandon func(tx store.Tx, op core.Operation, cause error) error
-	Clean   func(op core.Operation)
+	Ended   func(op core.Operation, state core.OperationState)
 }
 
 func (w TestWorker) resume(_ context.Context, op core.Operation) (work, error) {
@@ -40,7 +40,7 @@ func (w TestWorker) resume(_ context.Context, op core.Operation) (work, error) {
 func (w TestWorker) abandon(tx store.Tx, op core.Operation, cause error) error {
 	return w.Abandon(tx, op, cause)
 }
-func (w TestWorker) clean(op core.Operation) { w.Clean(op) }
+func (w TestWorker) ended(op core.Operation, state core.OperationState) { w.Ended(op, state) }
 
 // TestKind is the kind of work that tests do.
 const TestKind core.WorkKind = "test.work"

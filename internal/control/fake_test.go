@@ -90,6 +90,12 @@ type node struct {
 	onResize func(ctx context.Context, r core.Resources, force bool) error
 	// afterCreate runs when the machine is there and Create has not yet returned.
 	afterCreate func(id core.SandboxID)
+	// onCapture runs inside CaptureTemplate.
+	onCapture func(ctx context.Context, from core.SandboxID) error
+	// onReserve, if it is set, is called once by the next Reserve.
+	onReserve func()
+	// templateErr is what deletes of templates return.
+	templateErr error
 	// deleteErr is returned by the next deletes, one each.
 	deleteErr []error
 }
@@ -103,6 +109,13 @@ func newNode() *node {
 }
 
 func (n *node) Reserve(_ context.Context, id core.SandboxID, r core.Resources) error {
+	n.mu.Lock()
+	on := n.onReserve
+	n.onReserve = nil
+	n.mu.Unlock()
+	if on != nil {
+		on()
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, again := n.reserved[id]; !again && len(n.reserved) >= n.max {
@@ -239,15 +252,38 @@ func (n *node) ImportTemplate(ctx context.Context, id core.TemplateID, fill func
 	return core.TreeInfo{Digest: "sha256:1", SizeBytes: 7}, nil
 }
 
+func (n *node) CaptureTemplate(ctx context.Context, id core.TemplateID, from core.SandboxID) (core.CapturedTree, error) {
+	if n.onCapture != nil {
+		if err := n.onCapture(ctx, from); err != nil {
+			return core.CapturedTree{}, err
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.templates[id] = true
+	return core.CapturedTree{
+		TreeInfo: core.TreeInfo{Digest: "sha256:2", SizeBytes: 9, Files: 3}, Packages: []core.Package{{Name: "p", Version: "1"}},
+	}, nil
+}
+
 func (n *node) HasTemplate(_ context.Context, id core.TemplateID) (bool, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.templates[id], nil
 }
 
+func (n *node) failTemplateDeletes(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.templateErr = err
+}
+
 func (n *node) DeleteTemplate(_ context.Context, id core.TemplateID) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.templateErr != nil {
+		return n.templateErr
+	}
 	delete(n.templates, id)
 	return nil
 }
@@ -470,6 +506,9 @@ type world struct {
 	store store.Store
 	svc   *control.Service
 	build control.TemplateBuilder
+	// images imports images; uploads, if it is set, takes uploads.
+	images  control.ImageImporter
+	uploads control.Spool
 	// time, if it is set, takes the place of clock.
 	time core.Clock
 	// sizes are what sandboxes keep on the disk.
@@ -524,7 +563,7 @@ func (w *world) start() *world {
 	}
 	w.svc = control.New(control.Config{
 		Store: w.store, Node: w.node, NodeID: "n1", Clock: now, Logger: slog.New(slog.DiscardHandler),
-		Bootstrap: []string{"minimal"}, Sizes: w.sizes,
+		Bootstrap: []string{"minimal"}, ImportImage: w.images, Spool: w.uploads, Sizes: w.sizes,
 		Build: func(ctx context.Context, recipe, dir string, p func(string, int)) (control.BuiltTemplate, error) {
 			return w.build(ctx, recipe, dir, p)
 		},

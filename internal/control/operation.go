@@ -37,12 +37,12 @@ type worker interface {
 	resume(ctx context.Context, op core.Operation) (work, error)
 	// abandon records that an operation came to nothing, in the transaction that ends it.
 	abandon(tx store.Tx, op core.Operation, cause error) error
-	// clean removes what an operation that came to nothing has left, once that is recorded. It may be called for one that left nothing.
-	clean(op core.Operation)
+	// ended removes what an operation has needed, and what it has left if it came to nothing, once its end is recorded and its work over.
+	ended(op core.Operation, state core.OperationState)
 }
 
 // work does an operation. When its context ends, by a cancel or because the server stops, it undoes what it has begun and returns.
-type work func(ctx context.Context, report func(core.OperationProgress)) (workResult, error)
+type work func(ctx context.Context, op core.Operation, report func(core.OperationProgress)) (workResult, error)
 
 // workResult is what came of an operation. Commit records it in the transaction that ends the operation; it may be nil.
 type workResult struct {
@@ -84,7 +84,7 @@ func (o *operations) begin(ctx context.Context, p Principal, in intended) (core.
 		if err := tx.PutOperation(op); err != nil {
 			return err
 		}
-		l.op = op
+		l.recorded(op)
 		return operationEvent(tx, op, core.EventOperationStarted, p.Actor, op.CreatedAt)
 	})
 	if err != nil {
@@ -145,7 +145,7 @@ func (o *operations) try(ctx context.Context, l *liveOperation, do work) (res wo
 		err = ctx.Err()
 	}
 	if err == nil {
-		res, err = do(ctx, func(p core.OperationProgress) { o.report(ctx, l, p) })
+		res, err = do(ctx, l.op, func(p core.OperationProgress) { o.report(ctx, l, p) })
 	}
 	if err == nil {
 		err = failpoint.Hit(failpoint.ControlOperationWorked)
@@ -186,7 +186,12 @@ func (o *operations) conclude(ctx context.Context, op core.Operation, res workRe
 	var was core.Operation
 	now := o.clock.Now()
 	err := o.store.Update(ctx, func(tx store.Tx) (err error) {
-		if was, err = tx.Operation(op.Tenant, op.ID); err != nil || was.Ended() {
+		was, err = tx.Operation(op.Tenant, op.ID)
+		if core.IsCode(err, core.CodeNotFound) { // Its tenant is gone with all that it had.
+			was, err = op, nil
+			was.State = core.OperationCanceled
+		}
+		if err != nil || was.Ended() {
 			return err
 		}
 		return o.recordEnd(tx, was, op.Actor, ending{res, cause, now})
@@ -201,10 +206,8 @@ func (o *operations) conclude(ctx context.Context, op core.Operation, res workRe
 		state = was.State
 	}
 	o.observer.OperationEnd(op.Kind, state, now.Sub(op.CreatedAt))
-	if state != core.OperationSucceeded {
-		if w := o.workers[op.Kind]; w != nil {
-			w.clean(was)
-		}
+	if w := o.workers[op.Kind]; w != nil {
+		w.ended(was, state)
 	}
 	_ = failpoint.Hit(failpoint.ControlOperationEnded) // Only a kill matters here: all is recorded.
 	return nil

@@ -41,7 +41,10 @@ func newWorkshop(t *testing.T) *workshop {
 				s.abandoned[op.ID] = core.CodeOf(cause)
 				return nil
 			},
-			Clean: func(op core.Operation) {
+			Ended: func(op core.Operation, state core.OperationState) {
+				if state == core.OperationSucceeded {
+					return
+				}
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				s.cleaned[op.ID]++

@@ -22,12 +22,11 @@ type liveOperations struct {
 	by map[core.OperationID]*liveOperation
 }
 
-// liveOperation is the work of one. Its mutex guards what is below it.
+// liveOperation is the work of one. Its mutex guards all of it.
 type liveOperation struct {
-	// op is the operation as it was recorded at the beginning.
-	op core.Operation
-
-	mu       sync.Mutex
+	mu sync.Mutex
+	// op is the operation as it was recorded at the beginning. It is not written once the work has begun.
+	op       core.Operation
 	progress core.OperationProgress
 	revision int64
 	// changed is closed and renewed with every revision, and closed for good at the end.
@@ -55,6 +54,32 @@ func (t *liveOperations) get(id core.OperationID) *liveOperation {
 	return t.by[id]
 }
 
+// ofTemplate tells how far the work is that makes a template.
+func (t *liveOperations) ofTemplate(id core.TemplateID) (p core.OperationProgress, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.by {
+		if l.template() == id {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.progress, true
+		}
+	}
+	return p, false
+}
+
+// anyOf returns what is closed at the next change of one of a tenant's operations, nil if no work of a tenant's is under way.
+func (t *liveOperations) anyOf(tenant core.TenantID) <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.by {
+		if news := l.watchOf(tenant); news != nil {
+			return news
+		}
+	}
+	return nil
+}
+
 // remove ends the watch of an operation: who waits for it looks at its record.
 func (t *liveOperations) remove(id core.OperationID) {
 	t.mu.Lock()
@@ -70,6 +95,30 @@ func (t *liveOperations) remove(id core.OperationID) {
 		l.over = true
 		close(l.changed)
 	}
+}
+
+// recorded takes the operation as it was recorded.
+func (l *liveOperation) recorded(op core.Operation) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.op = op
+}
+
+// watchOf is watch for the work of one tenant, and nil for any other.
+func (l *liveOperation) watchOf(tenant core.TenantID) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.op.Tenant != tenant {
+		return nil
+	}
+	return l.changed
+}
+
+// template is the template that the work makes.
+func (l *liveOperation) template() core.TemplateID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return core.TemplateID(l.op.Target[targetTemplate])
 }
 
 // begin hands over what cancels the work. It reports whether nobody has canceled it before.

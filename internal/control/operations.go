@@ -97,14 +97,19 @@ func (o *operations) CancelOperation(ctx context.Context, p Principal, id core.O
 	if err := p.needKey(); err != nil {
 		return err
 	}
+	return o.cancel(ctx, p.Tenant, id, p.Actor)
+}
+
+// cancel records that an operation was canceled, and stops its work.
+func (o *operations) cancel(ctx context.Context, tenant core.TenantID, id core.OperationID, actor core.Actor) error {
 	now := o.clock.Now()
 	var op core.Operation
 	err := o.store.Update(ctx, func(tx store.Tx) (err error) {
-		if op, err = tx.Operation(p.Tenant, id); err != nil || op.Ended() {
+		if op, err = tx.Operation(tenant, id); err != nil || op.Ended() {
 			return err
 		}
 		o.show(&op)
-		return o.recordEnd(tx, op, p.Actor, ending{cause: core.Errorf(core.CodeCanceled, "it was canceled"), at: now})
+		return o.recordEnd(tx, op, actor, ending{cause: core.Errorf(core.CodeCanceled, "it was canceled"), at: now})
 	})
 	if err != nil || op.Ended() {
 		return err
@@ -112,8 +117,34 @@ func (o *operations) CancelOperation(ctx context.Context, p Principal, id core.O
 	if l := o.underWay.get(id); l != nil {
 		l.stop()
 	}
-	o.waiters.wake(p.Tenant)
+	o.waiters.wake(tenant)
 	return nil
+}
+
+// endAll cancels what runs for a tenant that is deleted, and waits for its work to end.
+func (o *operations) endAll(ctx context.Context, tenant core.TenantID) error {
+	var running []core.Operation
+	err := o.store.View(ctx, func(r store.Reader) (err error) {
+		running, err = r.RunningOperations()
+		return err
+	})
+	for _, op := range running {
+		if err == nil && op.Tenant == tenant {
+			err = o.cancel(ctx, tenant, op.ID, system("tenant"))
+		}
+	}
+	for err == nil {
+		news := o.underWay.anyOf(tenant)
+		if news == nil {
+			break
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return err
 }
 
 // recover goes on with the operations that a restart cut off, and ends those that can't be gone on with.

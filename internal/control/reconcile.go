@@ -57,7 +57,7 @@ func (r *repair) recorded(ctx context.Context) (all []core.Sandbox, known core.K
 		for _, sb := range all {
 			known.Sandboxes[sb.ID] = true
 		}
-		for _, state := range []core.TemplateState{core.TemplateBuilding, core.TemplateReady, core.TemplateFailed} {
+		for _, state := range []core.TemplateState{core.TemplateBuilding, core.TemplateReady, core.TemplateFailed, core.TemplateDeleted} {
 			list, err := tx.TemplatesInState(state)
 			if err != nil {
 				return err

@@ -335,7 +335,7 @@ func TestTemplateThatCannotBeBuilt(t *testing.T) {
 	})
 	fail = false
 	eventually(t, "it is tried again", func() bool { w.clock.advance(time.Minute); return w.svc.Ready(t.Context()) == nil })
-	list, _, err := w.svc.ListTemplates(t.Context(), alice, store.Page{Limit: 10})
+	list, _, err := w.svc.ListTemplates(t.Context(), alice, store.TemplateFilter{}, store.Page{Limit: 10})
 	if err != nil || len(list) != 1 || list[0].Version != 1 || list[0].Digest == "" {
 		t.Errorf("templates %+v %v", list, err)
 	}

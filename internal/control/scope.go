@@ -75,6 +75,12 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"FindEvents":    core.ScopeEventsRead,
 		"Usage":         core.ScopeUsageRead,
 
+		"CreateTemplate": core.ScopeTemplatesWrite,
+		"TagTemplate":    core.ScopeTemplatesWrite,
+		"UntagTemplate":  core.ScopeTemplatesWrite,
+		"DeleteTemplate": core.ScopeTemplatesWrite,
+		"PutUpload":      core.ScopeTemplatesWrite,
+		"DeleteUpload":   core.ScopeTemplatesWrite,
 		// All operations there are make templates.
 		"ListOperations":  core.ScopeTemplatesRead,
 		"GetOperation":    core.ScopeTemplatesRead,

@@ -24,8 +24,10 @@ type Config struct {
 	Sizes core.TreeSizes
 	// Build fills the tree of a template that the server makes itself, by the name of its recipe.
 	Build TemplateBuilder
-	// ImportImage fills the tree of a template from a container image.
+	// ImportImage fills the tree of a template from a container image; nil if this server imports none. Spool keeps the archives that
+	// callers upload for that; nil if it takes none.
 	ImportImage ImageImporter
+	Spool       Spool
 	// Bootstrap names the templates to have, in the order in which they are made.
 	Bootstrap []string
 	Clock     core.Clock
@@ -63,10 +65,13 @@ type Service struct {
 	*happenings
 	*tenants
 	*operations
-	once *once
+	*making
+	*keeping
+	*uploads
 	*audit
 	*batches
 	*ensures
+	once      *once
 	access    *access
 	nodeID    core.NodeID
 	templates *templates
@@ -106,6 +111,9 @@ func New(cfg Config) *Service {
 	if cfg.Observer == nil {
 		cfg.Observer = noObserver{}
 	}
+	if cfg.Spool == nil {
+		cfg.Spool = noSpool{}
+	}
 	d := &deps{
 		store: cfg.Store, node: cfg.Node, clock: cfg.Clock, log: cfg.Logger, observer: cfg.Observer,
 		commands: newCommands(), waiters: newWaiters(), tasks: newTasks(),
@@ -121,7 +129,7 @@ func New(cfg Config) *Service {
 	s.once = newOnce(d)
 	s.batches = newBatches(d, s.once, s.createOnce)
 	s.ensures = &ensures{finder: s.finder, create: s.CreateSandbox}
-	s.templates = &templates{deps: d, build: cfg.Build, names: cfg.Bootstrap}
+	s.addTemplates(cfg)
 	s.records = &execRecords{deps: d, young: newYoung()}
 	s.watchers = newWatchers(d, s.records)
 	s.starter = &starter{finder: s.finder, once: s.once, records: s.records, watchers: s.watchers}
@@ -129,13 +137,22 @@ func New(cfg Config) *Service {
 	s.happenings = &happenings{deps: d, find: s.finder}
 	s.usage = &usage{deps: d, sizes: cfg.Sizes}
 	s.creation = &creation{deps: d, removal: s.removal, usage: s.usage}
-	s.tenants = &tenants{deps: d, removal: s.removal}
+	s.tenants = &tenants{deps: d, removal: s.removal, operations: s.operations, spool: cfg.Spool}
 	s.expiry = &expiry{deps: d, removal: s.removal, once: s.once, moved: make(chan struct{}, 1)}
 	s.audit = newAudit(d)
 	s.idle = &idle{deps: d, removal: s.removal}
 	s.resizing = &resizing{deps: d, usage: s.usage}
 	s.repair = &repair{deps: d, creation: s.creation, removal: s.removal, watchers: s.watchers, usage: s.usage, resizing: s.resizing}
 	return s
+}
+
+// addTemplates adds the parts that make and keep templates.
+func (s *Service) addTemplates(cfg Config) {
+	s.templates = &templates{deps: s.deps, build: cfg.Build, names: cfg.Bootstrap, underWay: s.operations.underWay}
+	s.keeping = &keeping{s.deps}
+	s.making = &making{deps: s.deps, operations: s.operations, keeping: s.keeping, importer: cfg.ImportImage, spool: cfg.Spool}
+	s.uploads = &uploads{deps: s.deps, spool: cfg.Spool}
+	s.operations.workers[core.WorkTemplateImport], s.operations.workers[core.WorkTemplateCreate] = s.making, s.making
 }
 
 // Start repairs what a restart cut off, applies the ttls and idle rules whose time came meanwhile, and starts the loops. No call may be made
@@ -156,6 +173,9 @@ func (s *Service) Start(ctx context.Context) error {
 	if err := s.tenants.resume(ctx); err != nil {
 		return err
 	}
+	if err := s.keeping.finish(ctx); err != nil {
+		return err
+	}
 	if err := s.operations.recover(ctx); err != nil {
 		return err
 	}
@@ -166,6 +186,7 @@ func (s *Service) Start(ctx context.Context) error {
 	s.tasks.run(s.live.loop)
 	s.tasks.run(s.audit.loop)
 	s.tasks.run(s.templates.loop)
+	s.tasks.run(s.uploads.loop)
 	s.tasks.run(s.usage.loop)
 	s.tasks.run(s.usage.forgetLoop)
 	return nil

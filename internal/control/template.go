@@ -31,10 +31,14 @@ type templates struct {
 	build TemplateBuilder
 	// names are the recipes to have, in the order in which they are made.
 	names []string
+	// underWay is the long work that makes tenants' templates.
+	underWay *liveOperations
 }
 
 // ListTemplates returns a page of the templates that the tenant may use.
-func (s *Service) ListTemplates(ctx context.Context, p Principal, page store.Page) (list []core.Template, next string, err error) {
+func (s *Service) ListTemplates(
+	ctx context.Context, p Principal, f store.TemplateFilter, page store.Page,
+) (list []core.Template, next string, err error) {
 	if err := p.may("ListTemplates"); err != nil {
 		return nil, "", err
 	}
@@ -42,9 +46,12 @@ func (s *Service) ListTemplates(ctx context.Context, p Principal, page store.Pag
 		return nil, "", err
 	}
 	err = s.store.View(ctx, func(r store.Reader) error {
-		list, next, err = r.ListTemplates(p.Tenant, page)
+		list, next, err = r.ListTemplates(p.Tenant, f, page)
 		return err
 	})
+	for i := range list {
+		s.templates.show(&list[i])
+	}
 	return list, next, err
 }
 
@@ -61,12 +68,16 @@ func (s *Service) GetTemplate(ctx context.Context, p Principal, ref string) (cor
 
 // any finds a template, ready or not, in one moment: between two looks it could become ready and be seen by neither.
 func (t *templates) any(ctx context.Context, tenant core.TenantID, ref string) (rec core.Template, err error) {
+	parsed, ok := core.ParseTemplateRef(ref)
+	if !ok {
+		return rec, errNoTemplate
+	}
 	err = t.store.View(ctx, func(r store.Reader) error {
-		rec, err = r.Template(tenant, ref)
-		if !core.IsCode(err, core.CodeNotFound) {
+		rec, err = r.Template(tenant, parsed)
+		if !core.IsCode(err, core.CodeNotFound) || parsed.Name == "" || parsed.Version != 0 || parsed.Tag != "" {
 			return err
 		}
-		unready, ok, lookErr := findUnready(r, ref)
+		unready, ok, lookErr := findUnready(r, tenant, parsed.Name)
 		if lookErr != nil {
 			return lookErr
 		}
@@ -75,12 +86,27 @@ func (t *templates) any(ctx context.Context, tenant core.TenantID, ref string) (
 		}
 		return err
 	})
+	t.show(&rec)
 	return rec, err
 }
 
-func (t *templates) find(ctx context.Context, tenant core.TenantID, ref string) (rec core.Template, err error) {
+// errNoTemplate is the answer about what is no template, or not the caller's.
+var errNoTemplate = core.Errorf(core.CodeNotFound, "no such template")
+
+// show fills in how far the making of a tenant's own template is.
+func (t *templates) show(rec *core.Template) {
+	if rec.State != core.TemplateBuilding || rec.Tenant == core.SystemTenant {
+		return
+	}
+	if p, ok := t.underWay.ofTemplate(rec.ID); ok {
+		rec.Progress, rec.Percent = p.Step, max(p.Percent, 0)
+	}
+}
+
+// system finds a template of the server's own that is ready.
+func (t *templates) system(ctx context.Context, name string) (rec core.Template, err error) {
 	err = t.store.View(ctx, func(r store.Reader) error {
-		rec, err = r.Template(tenant, ref)
+		rec, err = r.Template(core.SystemTenant, core.TemplateRef{Name: name})
 		return err
 	})
 	return rec, err
@@ -89,21 +115,23 @@ func (t *templates) find(ctx context.Context, tenant core.TenantID, ref string) 
 // unready finds a system template that is not there yet.
 func (t *templates) unready(ctx context.Context, name string) (found core.Template, ok bool) {
 	err := t.store.View(ctx, func(r store.Reader) (err error) {
-		found, ok, err = findUnready(r, name)
+		found, ok, err = findUnready(r, core.SystemTenant, name)
 		return err
 	})
 	return found, ok && err == nil
 }
 
-// findUnready looks for a system template that is being built, or else for one that could not be built.
-func findUnready(r store.Reader, name string) (found core.Template, ok bool, err error) {
+// findUnready looks for a template that is being built, the tenant's own before the system's, or else for one of the system that could
+// not be built.
+func findUnready(r store.Reader, tenant core.TenantID, name string) (found core.Template, ok bool, err error) {
 	for _, state := range []core.TemplateState{core.TemplateFailed, core.TemplateBuilding} {
 		list, err := r.TemplatesInState(state)
 		if err != nil {
 			return found, false, err
 		}
 		for _, rec := range list {
-			if rec.Name == name && rec.Visibility == core.VisibilityPublic {
+			public := rec.Tenant == core.SystemTenant && rec.Visibility == core.VisibilityPublic
+			if rec.Name == name && (public && found.Tenant != tenant || rec.Tenant == tenant) {
 				found, ok = rec, true
 			}
 		}

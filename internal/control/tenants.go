@@ -15,7 +15,9 @@ import (
 // tenants looks after tenants, for the server's operator. Its methods are Service's.
 type tenants struct {
 	*deps
-	removal *removal
+	removal    *removal
+	operations *operations
+	spool      Spool
 }
 
 // TenantSpec says what tenant to make.
@@ -301,6 +303,12 @@ const purgeAgain = 250 * time.Millisecond
 func (t *tenants) purge(ctx context.Context, rec core.Tenant) error {
 	for {
 		if err := t.endSandboxes(ctx, rec.ID); err != nil {
+			return err
+		}
+		if err := t.operations.endAll(ctx, rec.ID); err != nil {
+			return err
+		}
+		if err := t.spool.DeleteAll(rec.ID); err != nil {
 			return err
 		}
 		if err := t.removeTemplates(ctx, rec.ID); err != nil {

@@ -19,6 +19,8 @@ type ExecSpec struct {
 	Timeout time.Duration
 	// Detach lets the exec go on by itself: output is kept in a bounded ring and nobody holds it back.
 	Detach bool
+	// Entrypoint runs what the sandbox's template says: its entrypoint with Cmd as arguments, or with its own if Cmd is empty.
+	Entrypoint bool
 	// TTY gives it a terminal of Rows × Cols.
 	TTY        bool
 	Rows, Cols uint16

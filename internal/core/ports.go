@@ -99,15 +99,24 @@ type Node interface {
 	// Sweep sets aside the trees of sandboxes and templates that are not in known, and reclaims the processes and mounts of
 	// such sandboxes.
 	Sweep(ctx context.Context, known Known) error
+	NodeTemplates
+	// Capacity tells what the node has and has promised.
+	Capacity(ctx context.Context) (NodeCapacity, error)
+}
+
+// NodeTemplates are a node's commands on the trees of templates.
+type NodeTemplates interface {
 	// ImportTemplate makes a frozen tree for the template by calling fill with an empty directory. The tree's digest
 	// and size are returned. An import that was cut off leaves nothing.
 	ImportTemplate(ctx context.Context, id TemplateID, fill func(ctx context.Context, dir string) error) (TreeInfo, error)
+	// CaptureTemplate makes a frozen tree for the template of the files of a sandbox, which may run and goes on: without what is its
+	// machine's own, such as its identity, host keys and temporary files. What its programs have written before is in it. One that
+	// was cut off leaves nothing that HasTemplate would find.
+	CaptureTemplate(ctx context.Context, id TemplateID, from SandboxID) (CapturedTree, error)
 	// HasTemplate reports whether the template's tree is complete here.
 	HasTemplate(ctx context.Context, id TemplateID) (bool, error)
 	// DeleteTemplate removes the template's tree.
 	DeleteTemplate(ctx context.Context, id TemplateID) error
-	// Capacity tells what the node has and has promised.
-	Capacity(ctx context.Context) (NodeCapacity, error)
 }
 
 // TreeSizes tells what sandboxes keep on a node's disk.
@@ -123,6 +132,13 @@ type TreeInfo struct {
 	Digest    string
 	SizeBytes int64
 	Files     int64
+}
+
+// CapturedTree describes a frozen tree that was made of a sandbox's files.
+type CapturedTree struct {
+	TreeInfo
+	// Packages are those that its package manager says are installed. Tenant code may have written that.
+	Packages []Package
 }
 
 // Guest is one sandbox's guest agent. Everything that comes back from it is hostile: sizes are bounded and names are

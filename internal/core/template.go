@@ -1,6 +1,9 @@
 package core
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // SystemTenant owns the templates that come with the server.
 const SystemTenant TenantID = "system"
@@ -16,6 +19,8 @@ const (
 	TemplateBuilding TemplateState = "building"
 	TemplateReady    TemplateState = "ready"
 	TemplateFailed   TemplateState = "failed"
+	// TemplateDeleted is gone for every caller, with its tree still to be removed.
+	TemplateDeleted TemplateState = "deleted"
 )
 
 // Visibility says who may start sandboxes from a template.
@@ -29,10 +34,12 @@ const (
 
 // Template is one immutable version of a sandbox's start: a frozen root tree and the defaults of what runs in it.
 type Template struct {
-	ID         TemplateID
-	Tenant     TenantID
-	Name       string
-	Version    int64
+	ID      TemplateID
+	Tenant  TenantID
+	Name    string
+	Version int64
+	// Tags point to this version; of one name no two versions have the same.
+	Tags       []string
 	Visibility Visibility
 	State      TemplateState
 	// Source says how it was made, such as "debian bookworm, mmdebstrap".
@@ -42,7 +49,9 @@ type Template struct {
 	// SizeBytes is the size of the tree's files.
 	SizeBytes int64
 	Packages  []Package
-	Config    TemplateConfig
+	// Files is how many entries the tree has.
+	Files  int64
+	Config TemplateConfig
 	// Progress is the step under way in plain words, and Percent how far it is, 0 to 100.
 	Progress  string
 	Percent   int
@@ -50,6 +59,17 @@ type Template struct {
 	CreatedAt time.Time
 	ReadyAt   time.Time
 }
+
+// Ref names exactly this version, as a person would.
+func (t Template) Ref() string { return t.Name + "@" + strconv.FormatInt(t.Version, 10) }
+
+// The events of templates. Their data name the template as name@version, its id and its digest.
+const (
+	EventTemplateImporting EventType = "template.importing"
+	EventTemplateDeleted   EventType = "template.deleted"
+	EventTemplateTagged    EventType = "template.tagged"
+	EventTemplateUntagged  EventType = "template.untagged"
+)
 
 // Package is one installed distribution package.
 type Package struct {

@@ -81,7 +81,7 @@ type Execs interface {
 
 // Templates are the use cases on templates.
 type Templates interface {
-	ListTemplates(ctx context.Context, p control.Principal, page store.Page) ([]core.Template, string, error)
+	ListTemplates(ctx context.Context, p control.Principal, f store.TemplateFilter, page store.Page) ([]core.Template, string, error)
 	GetTemplate(ctx context.Context, p control.Principal, ref string) (core.Template, error)
 	// Limits are the defaults and ceilings of a sandbox's resources and life, for the caller's tenant.
 	Limits(p control.Principal) control.Limits

@@ -67,6 +67,10 @@ type CloneOptions struct {
 	// it included; writing more gives ENOSPC or EDQUOT inside it and nowhere else. What it shares with its source does not
 	// count. Zero means no limit. A driver without quotas refuses any other value.
 	LimitBytes int64
+	// Live lets the source be writable, and be written meanwhile. The clone has every write that had returned before Clone was called,
+	// flushed or not. Of what is written during the call it has some and not other: a later write may be in it without an
+	// earlier one to another file, so whoever needs one moment holds the writers still. What they cache themselves is not in it.
+	Live bool
 }
 
 // Usage is what a tree holds.
@@ -86,7 +90,7 @@ type Space struct {
 // are a Clone and what would remove or change its source.
 //
 // Life cycle: Create, fill, Freeze makes a template; Clone makes a sandbox's tree, which its runtime then writes; Clone and
-// Freeze make a checkpoint. A tree keeps its path for life.
+// Freeze make a checkpoint, or a template of what a sandbox has. A tree keeps its path for life.
 //
 // Crash: every method is atomic, whether the process is killed or power is lost: afterwards a tree is there whole or not at
 // all, except that a tree under Create is listed as not Complete. What Clone, Freeze, Delete and Quarantine did is durable
@@ -108,7 +112,7 @@ type Driver interface {
 	// open for writing any more.
 	Freeze(ctx context.Context, ref Ref) error
 	// Clone makes a writable tree that starts with from's files, and returns its host path. It fails with conflict if from is
-	// not frozen, exists if to is there, unsupported for a limit that can't be enforced.
+	// not frozen and opts are not Live, exists if to is there, unsupported for a limit that can't be enforced.
 	Clone(ctx context.Context, from, to Ref, opts CloneOptions) (path string, err error)
 	// Path returns the host path of a tree, not_found if there is none.
 	Path(ref Ref) (string, error)

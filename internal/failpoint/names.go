@@ -21,6 +21,9 @@ const (
 	ControlOperationRecorded = "control.operation.recorded"
 	ControlOperationWorked   = "control.operation.worked"
 	ControlOperationEnded    = "control.operation.ended"
+	ControlTemplateMade      = "control.template.made"
+	ControlTemplateDeleted   = "control.template.deleted"
+	ControlTemplateTreeGone  = "control.template.tree-gone"
 
 	NodeCreateJournaled  = "node.create.journaled"
 	NodeCreateCloned     = "node.create.cloned"
@@ -41,6 +44,9 @@ const (
 	NodeImportCreated    = "node.import.created"
 	NodeImportFilled     = "node.import.filled"
 	NodeImportFrozen     = "node.import.frozen"
+	NodeCaptureCloned    = "node.capture.cloned"
+	NodeCaptureCleaned   = "node.capture.cleaned"
+	NodeCaptureFrozen    = "node.capture.frozen"
 
 	ImageLayerSent = "image.layer.sent"
 
@@ -57,11 +63,13 @@ func Names() []string {
 		ControlExecRecorded, ControlExecStarted, ControlExecEnded, ControlOnceNoted,
 		ControlTenantDeleted, ControlTenantEmptied,
 		ControlOperationRecorded, ControlOperationWorked, ControlOperationEnded,
+		ControlTemplateMade, ControlTemplateDeleted, ControlTemplateTreeGone,
 		NodeCreateJournaled, NodeCreateCloned, NodeCreateAttached, NodeCreateRunDir, NodeCreateIsolated,
 		NodeCreateStarted, NodeCreateConfigured, NodeCreateReady,
 		NodeDeleteBegun, NodeDeleteKilled, NodeDeleteDetached, NodeDeleteTreeGone, NodeDeleteRunDirGone,
 		NodeResizeJournaled, NodeResizeHalf, NodeResizeDone,
 		NodeImportCreated, NodeImportFilled, NodeImportFrozen,
+		NodeCaptureCloned, NodeCaptureCleaned, NodeCaptureFrozen,
 		ImageLayerSent,
 		NodeSilenceClock,
 	}

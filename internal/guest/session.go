@@ -251,5 +251,6 @@ func handlers() map[wire.Op]handler {
 		wire.OpXattrs:    unary(xattrsOf),
 		wire.OpChecksum:  unary(checksumOf),
 		wire.OpWatch:     streaming(watchFiles),
+		wire.OpSync:      unary(syncFiles),
 	}
 }

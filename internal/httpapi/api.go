@@ -125,6 +125,7 @@ type (
 	sandboxAPI   struct{ *API }
 	execAPI      struct{ *API }
 	fileAPI      struct{ *API }
+	templateAPI  struct{ *API }
 	operationAPI struct{ *API }
 	usageAPI     struct{ *API }
 	keyAPI       struct{ *API }
@@ -136,7 +137,7 @@ type (
 func (a *API) operations() map[string]operation {
 	tenants := tenantAPI{a}
 	sandboxes, execs, files, keys, server := sandboxAPI{a}, execAPI{a}, fileAPI{a}, keyAPI{a}, serverAPI{a}
-	long, used := operationAPI{a}, usageAPI{a}
+	templates, long, used := templateAPI{a}, operationAPI{a}, usageAPI{a}
 	return map[string]operation{
 		"createSandboxes":    sandboxes.createSandboxes,
 		"getOrCreateSandbox": sandboxes.getOrCreateSandbox,
@@ -174,8 +175,14 @@ func (a *API) operations() map[string]operation {
 		"listSandboxEvents": sandboxes.listEvents,
 		"getUsage":          used.getUsage,
 		"listEvents":        sandboxes.listEvents,
-		"listTemplates":     server.listTemplates,
-		"getTemplate":       server.getTemplate,
+		"createTemplate":    templates.createTemplate,
+		"listTemplates":     templates.listTemplates,
+		"getTemplate":       templates.getTemplate,
+		"deleteTemplate":    templates.deleteTemplate,
+		"tagTemplate":       templates.tagTemplate,
+		"untagTemplate":     templates.untagTemplate,
+		"createUpload":      templates.createUpload,
+		"deleteUpload":      templates.deleteUpload,
 		"listOperations":    long.listOperations,
 		"getOperation":      long.getOperation,
 		"cancelOperation":   long.cancelOperation,

@@ -147,7 +147,7 @@ func TestClientServer(t *testing.T) {
 		}
 	}
 	for tpl, err := range c.Templates().List(ctx) {
-		if err != nil || tpl.Name != "base" || tpl.Packages != nil {
+		if err != nil || (tpl.Name != "base" && tpl.Name != "app") || tpl.Packages != nil {
 			t.Errorf("template %+v, %v", tpl, err)
 		}
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"shoal/internal/control"
@@ -16,6 +17,7 @@ type Control interface {
 	Sandboxes
 	Files
 	Execs
+	Templates
 	Operations
 	Callers
 	Keys
@@ -82,6 +84,18 @@ type Execs interface {
 	WriteExecStdin(ctx context.Context, p control.Principal, ref string, id core.ExecID, data []byte, end bool) error
 }
 
+// Templates are the use cases on templates, and on what is uploaded to make them.
+type Templates interface {
+	CreateTemplate(ctx context.Context, p control.Principal, spec core.TemplateSpec) (core.Operation, error)
+	ListTemplates(ctx context.Context, p control.Principal, f store.TemplateFilter, page store.Page) ([]core.Template, string, error)
+	GetTemplate(ctx context.Context, p control.Principal, ref string) (core.Template, error)
+	DeleteTemplate(ctx context.Context, p control.Principal, ref string) error
+	TagTemplate(ctx context.Context, p control.Principal, ref, tag string) (core.Template, error)
+	UntagTemplate(ctx context.Context, p control.Principal, ref, tag string) error
+	PutUpload(ctx context.Context, p control.Principal, r io.Reader) (core.Upload, error)
+	DeleteUpload(ctx context.Context, p control.Principal, id core.UploadID) error
+}
+
 // Operations are the use cases on long work.
 type Operations interface {
 	ListOperations(ctx context.Context, p control.Principal, f store.OperationFilter, page store.Page) ([]core.Operation, string, error)
@@ -105,8 +119,6 @@ type Usage interface {
 // Server are the use cases that concern the server as a whole.
 type Server interface {
 	Ready(ctx context.Context) error
-	ListTemplates(ctx context.Context, p control.Principal, page store.Page) ([]core.Template, string, error)
-	GetTemplate(ctx context.Context, p control.Principal, ref string) (core.Template, error)
 	Capacity(ctx context.Context, p control.Principal) (core.NodeCapacity, error)
 	// CountSandboxes covers all tenants: only an admin's call may use it.
 	CountSandboxes(ctx context.Context) (map[core.State]int, error)

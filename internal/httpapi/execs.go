@@ -80,7 +80,7 @@ const (
 
 func execSpec(body api.CreateExecRequest) (core.ExecSpec, error) {
 	spec := core.ExecSpec{
-		Cmd: body.Cmd, Shell: body.Shell, Cwd: body.Cwd, Env: body.Env, User: body.User, Detach: body.Detach, TTY: body.Tty, Tag: body.Tag,
+		Cmd: body.Cmd, Shell: body.Shell, Entrypoint: body.Entrypoint, Cwd: body.Cwd, Env: body.Env, User: body.User, Detach: body.Detach, TTY: body.Tty, Tag: body.Tag,
 		Stdin: body.StdinOpen || body.Stdin != "" || len(body.StdinRaw) > 0,
 	}
 	if body.TimeoutSeconds != nil {

@@ -421,26 +421,6 @@ func (f *fakeControl) FindEvents(ctx context.Context, p control.Principal, q con
 	}
 }
 
-func (f *fakeControl) ListTemplates(_ context.Context, _ control.Principal, page store.Page) ([]core.Template, string, error) {
-	return paged([]core.Template{f.template()}, page)
-}
-
-func (f *fakeControl) GetTemplate(_ context.Context, _ control.Principal, ref string) (core.Template, error) {
-	if t := f.template(); ref == t.Name || ref == string(t.ID) {
-		return t, nil
-	}
-	return core.Template{}, core.Errorf(core.CodeNotFound, "no such template")
-}
-
-func (f *fakeControl) template() core.Template {
-	return core.Template{
-		ID: "t000000000000000000001", Tenant: core.SystemTenant, Name: "base", Version: 1, Visibility: core.VisibilityPublic,
-		State: core.TemplateReady, Source: "debian", Digest: "sha256:00", SizeBytes: 1 << 20, Percent: 100,
-		Packages: []core.Package{{Name: "python3", Version: "3.13"}}, Config: core.TemplateConfig{User: "user", Workdir: "/home/user"},
-		CreatedAt: epoch, ReadyAt: epoch.Add(time.Minute),
-	}
-}
-
 func (f *fakeControl) CountSandboxes(context.Context) (map[core.State]int, error) {
 	return map[core.State]int{core.StateRunning: 1}, nil
 }

@@ -18,9 +18,9 @@ func later() []string {
 		"GET /v1/sandboxes/{id}/why",
 		"/v1/sandboxes/{id}/services",
 		"/v1/sandboxes/{id}/ports", "/v1/sandboxes/{id}/egress", "/v1/sandboxes/{id}/denials",
-		"/v1/sandboxes/{id}/holds", "/v1/sandboxes/{id}/logs", "/v1/sandboxes/{id}/code", "POST /v1/templates",
+		"/v1/sandboxes/{id}/holds", "/v1/sandboxes/{id}/logs", "/v1/sandboxes/{id}/code",
 		"/v1/builds", "/v1/checkpoints", "/v1/volumes", "/v1/secrets", "/v1/webhooks",
-		"/v1/operations", "/v1/nodes",
+		"/v1/nodes",
 	}
 }
 

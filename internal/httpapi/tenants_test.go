@@ -3,10 +3,12 @@ package httpapi_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +22,7 @@ import (
 	"shoal/internal/core"
 	"shoal/internal/httpapi"
 	"shoal/internal/httpserve"
+	"shoal/internal/image/spool"
 	"shoal/internal/store"
 	"shoal/internal/store/sqlite"
 )
@@ -49,6 +52,12 @@ func (n *emptyNode) Reserve(_ context.Context, id core.SandboxID, _ core.Resourc
 	return n.asked(id)
 }
 
+func (n *emptyNode) CaptureTemplate(_ context.Context, _ core.TemplateID, from core.SandboxID) (core.CapturedTree, error) {
+	return core.CapturedTree{}, n.asked(from)
+}
+
+func (*emptyNode) DeleteTemplate(context.Context, core.TemplateID) error { return nil }
+
 func (n *emptyNode) Metrics(_ context.Context, id core.SandboxID) (core.SandboxMetrics, error) {
 	return core.SandboxMetrics{}, n.asked(id)
 }
@@ -59,7 +68,7 @@ const mine = core.SandboxID("s000000000000000000001")
 // What the other tenant has: each kind's id, and its name if it has one.
 var theirs = map[string][]string{
 	"sandbox": {"s000000000000000000002", "their-sandbox"}, "exec": {"e000000000000000000002"}, "key": {"k000000000000000000002"},
-	"template": {"t000000000000000000002", "their-template"}, "operation": {"o000000000000000000002"}, "tenant": {"b", "their-tenant"},
+	"template": {"t000000000000000000002", "their-template"}, "operation": {"o000000000000000000002"}, "upload": {"u000000000000000000002"}, "tenant": {"b", "their-tenant"},
 }
 
 // nobodys is an id that nothing has.
@@ -86,6 +95,9 @@ func routes() map[string]route {
 		"getTenant": own, "updateTenant": named(`{"suspended":true}`), "deleteTenant": {query: "force=true"}, "getQuota": own,
 		"listAudit": {query: "actor=REF", ref: "key"}, "createKey": named(`{"scopes":["files"]}`), "listKeys": own, "deleteKey": own,
 		"listEvents": own, "getUsage": {query: "sandbox=REF", ref: "sandbox"}, "listOperations": own, "getOperation": own, "cancelOperation": own, "listTemplates": own, "getTemplate": own,
+		"createTemplate": {body: `{"name":"new","from_sandbox":"REF"}`, ref: "sandbox"}, "deleteTemplate": own, "tagTemplate": own,
+		"untagTemplate": own, "deleteUpload": own,
+		"createUpload": {body: "x", header: http.Header{"Content-Type": {"application/octet-stream"}}},
 
 		"createSandboxes":    {body: `{"sandboxes":[{"template":"REF"}]}`, ref: "template"},
 		"getOrCreateSandbox": {body: `{"template":"REF"}`, ref: "template", name: "new"},
@@ -123,8 +135,16 @@ func newApart(t *testing.T) *apart {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	node := &emptyNode{t: t}
+	uploads := t.TempDir()
+	if err := errors.Join(os.Mkdir(uploads+"/b", 0o700), os.WriteFile(uploads+"/b/"+theirs["upload"][0], nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := spool.Open(spool.Config{Dir: uploads})
+	if err != nil {
+		t.Fatal(err)
+	}
 	svc := control.New(control.Config{
-		Store: db, Node: node, NodeID: "n1", Logger: slog.New(slog.DiscardHandler),
+		Store: db, Node: node, NodeID: "n1", Logger: slog.New(slog.DiscardHandler), Spool: kept,
 		Limits: control.Limits{
 			DefaultTTL: time.Hour, MaxTTL: 24 * time.Hour, DefaultTemplate: "base",
 			Default: core.Resources{VCPUs: 1, MemoryBytes: 512 << 20, Pids: 64, OpenFiles: 1024, CPUWeight: 100},
@@ -189,7 +209,10 @@ func fillApart(tx store.Tx) error {
 	_, err := tx.PutTemplate(core.Template{
 		ID: core.TemplateID(theirs["template"][0]), Tenant: "b", Name: "their-template", State: core.TemplateReady, Visibility: core.VisibilityPrivate, CreatedAt: now,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return tx.TagTemplate("b", "their-template", "stable", core.TemplateID(theirs["template"][0]))
 }
 
 var perCall = regexp.MustCompile(`"request_id":"[^"]*"`)
@@ -201,6 +224,7 @@ func (a *apart) ask(key string, op api.Route, r route, sandbox, ref string) (int
 	if strings.Contains(op.Path, "{exec}") && sandbox != "" { // of a sandbox of the caller's own
 		path = strings.Replace(op.Path, "{id}", sandbox, 1)
 	}
+	path = strings.Replace(path, "{tag}", "stable", 1)
 	path = strings.Replace(path, "{exec}", map[bool]string{true: ref, false: theirs["exec"][0]}[sandbox != ""], 1)
 	query, body := strings.ReplaceAll(r.query, "REF", ref), strings.ReplaceAll(r.body, "REF", ref)
 	ctx, cancel := context.WithTimeout(a.Context(), 5*time.Second)

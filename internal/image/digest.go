@@ -22,6 +22,16 @@ import (
 // branch is read.
 const maxDepth = 256
 
+// The bounds of a tree's listing, which is held in memory, and of what is hashed. A sandbox's tree may hold anything.
+const (
+	maxEntries   = 1_000_000
+	maxPathBytes = 256 << 20
+	maxTreeBytes = 256 << 30
+)
+
+// tooMuch says that a tree is beyond a bound.
+func tooMuch(format string, args ...any) error { return core.Errorf(core.CodeInvalid, format, args...) }
+
 // Digest describes a tree by the sha256 of its canonical listing, with owners counted from ownerUID. The listing has one
 // line per entry, sorted by path as bytes:
 //
@@ -76,20 +86,42 @@ type listing struct {
 	// links are the first entries met of files with several links: only these are read.
 	links   map[inode]*entry
 	buffers sync.Pool
+	// pathBytes and treeBytes are how much the entries hold so far.
+	pathBytes, treeBytes int64
+}
+
+// add takes an entry in, unless that is too much.
+func (l *listing) add(e *entry) error {
+	l.entries = append(l.entries, e)
+	l.pathBytes += int64(len(e.path) + len(e.content))
+	if e.stat.Mode&unix.S_IFMT == unix.S_IFREG {
+		l.treeBytes += min(e.stat.Size, maxTreeBytes+1)
+	}
+	switch {
+	case len(l.entries) > maxEntries:
+		return tooMuch("the tree has more than %d files", maxEntries)
+	case l.pathBytes > maxPathBytes:
+		return tooMuch("the names of the tree's files add up to more than %d bytes", maxPathBytes)
+	case l.treeBytes > maxTreeBytes:
+		return tooMuch("the tree's files add up to more than %d bytes, holes counted", int64(maxTreeBytes))
+	}
+	return nil
 }
 
 // walk lists the directory fd, which it closes, and all below.
 func (l *listing) walk(fd int, path string, depth int) error {
 	defer func() { _ = unix.Close(fd) }()
 	if depth > maxDepth {
-		return core.Errorf(core.CodeInvalid, "directories nest more than %d deep", maxDepth)
+		return tooMuch("directories nest more than %d deep", maxDepth)
 	}
 	if depth == 0 {
 		e := &entry{path: "."}
 		if err := unix.Fstat(fd, &e.stat); err != nil {
 			return fmt.Errorf("stat the root: %w", err)
 		}
-		l.entries = append(l.entries, e)
+		if err := l.add(e); err != nil {
+			return err
+		}
 	}
 	names, err := readNames(fd)
 	if err != nil {
@@ -103,7 +135,9 @@ func (l *listing) walk(fd int, path string, depth int) error {
 		if err := unix.Fstatat(fd, name, &e.stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return fmt.Errorf("%q: stat: %w", e.path, err)
 		}
-		l.entries = append(l.entries, e)
+		if err := l.add(e); err != nil {
+			return err
+		}
 		if err := l.visit(fd, name, e, depth); err != nil {
 			return err
 		}

@@ -215,7 +215,7 @@ func (n *Node) sweepTrees(ctx context.Context, journaled map[core.SandboxID]bool
 		var wanted bool
 		switch t.Ref.Kind {
 		case disk.KindTemplate:
-			if !t.Complete {
+			if !t.Complete || !t.Frozen {
 				errs = append(errs, n.cfg.Disk.Delete(ctx, t.Ref)) // nobody has ever been told of it
 				continue
 			}

@@ -31,6 +31,8 @@ type Config struct {
 	AgentBinary []byte
 	// Digest describes a tree before it is frozen.
 	Digest func(ctx context.Context, dir string) (core.TreeInfo, error)
+	// Clean takes out of a copy of a sandbox's tree what is its machine's own, and returns its packages. The tree is hostile.
+	Clean func(ctx context.Context, dir string) ([]core.Package, error)
 	// OwnerUID is the host id that is 0 in a sandbox.
 	OwnerUID int
 	Limits   Limits

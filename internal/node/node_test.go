@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -43,6 +44,8 @@ type host struct {
 	clock  *clock
 	limits node.Limits
 	log    logged
+	// cleanErr is what the cleaning of a captured tree returns.
+	cleanErr error
 
 	// memory is what the agents believe to be in use.
 	memory usedMemory
@@ -147,6 +150,9 @@ func (h *host) open() *server {
 	s.Node, err = node.Open(h.t.Context(), node.Config{
 		Dir: filepath.Join(h.dir, "node"), Runtime: s.runtime, Disk: d, Network: s.network, AgentBinary: []byte("agent"),
 		Digest: func(context.Context, string) (core.TreeInfo, error) { return core.TreeInfo{Digest: "d", Files: 1}, nil },
+		Clean: func(_ context.Context, dir string) ([]core.Package, error) {
+			return []core.Package{{Name: "p", Version: "1"}}, errors.Join(os.Remove(filepath.Join(dir, "mine")), h.cleanErr)
+		},
 		Limits: h.limits, Clock: h.clock, Logger: slog.New(slog.NewTextHandler(&h.log, nil)),
 	})
 	if err != nil {

@@ -23,12 +23,12 @@ func (n *Node) ImportTemplate(ctx context.Context, id core.TemplateID, fill func
 		if err != nil {
 			return core.TreeInfo{}, fmt.Errorf("find tree: %w", err)
 		}
-		return n.digest(ctx, dir)
+		return digestOf(ctx, n, dir)
 	}
 	if err := n.cfg.Disk.Delete(ctx, ref); err != nil {
 		return core.TreeInfo{}, fmt.Errorf("remove a cut-off import: %w", err)
 	}
-	info, err := n.importTree(ctx, ref, fill)
+	info, err := importTree(ctx, n, ref, fill)
 	if err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
@@ -40,7 +40,7 @@ func (n *Node) ImportTemplate(ctx context.Context, id core.TemplateID, fill func
 	return info, nil
 }
 
-func (n *Node) importTree(ctx context.Context, ref disk.Ref, fill func(context.Context, string) error) (core.TreeInfo, error) {
+func importTree(ctx context.Context, n *Node, ref disk.Ref, fill func(context.Context, string) error) (core.TreeInfo, error) {
 	dir, err := n.cfg.Disk.Create(ctx, ref)
 	if err == nil {
 		err = failpoint.Hit(failpoint.NodeImportCreated)
@@ -54,7 +54,7 @@ func (n *Node) importTree(ctx context.Context, ref disk.Ref, fill func(context.C
 	if err != nil {
 		return core.TreeInfo{}, fmt.Errorf("fill tree: %w", err)
 	}
-	info, err := n.digest(ctx, dir)
+	info, err := digestOf(ctx, n, dir)
 	if err != nil {
 		return core.TreeInfo{}, err
 	}
@@ -67,7 +67,7 @@ func (n *Node) importTree(ctx context.Context, ref disk.Ref, fill func(context.C
 	return info, nil
 }
 
-func (n *Node) digest(ctx context.Context, dir string) (core.TreeInfo, error) {
+func digestOf(ctx context.Context, n *Node, dir string) (core.TreeInfo, error) {
 	info, err := n.cfg.Digest(ctx, dir)
 	if err != nil {
 		return core.TreeInfo{}, fmt.Errorf("digest tree: %w", err)

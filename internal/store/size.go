@@ -16,7 +16,9 @@ func SandboxSize(b core.Sandbox) int {
 
 // TemplateSize returns how much text a template holds.
 func TemplateSize(t core.Template) int {
-	n := textSize(t.Name, t.Source, t.Progress, t.Failure, t.Config.User, t.Config.Workdir) + mapSize(t.Config.Env)
+	n := textSize(t.Name, t.Source, t.Progress, t.Failure, t.Config.User, t.Config.Workdir) +
+		mapSize(t.Config.Env) + mapSize(t.Config.Labels) + textSize(t.Config.Entrypoint...) + textSize(t.Config.Cmd...) +
+		textSize(t.Config.Ports...) + textSize(t.Tags...)
 	for _, p := range t.Packages {
 		n += textSize(p.Name, p.Version)
 	}

@@ -184,14 +184,40 @@ type ExecReader interface {
 	OpenExecs(sandbox core.SandboxID) ([]core.Exec, error)
 }
 
-// TemplateReader reads templates.
+// TemplateReader reads templates. One that is deleted is found only by TemplatesInState.
 type TemplateReader interface {
-	// Template finds the newest ready version by name, or any version by id, that the tenant may use: its own, or a
-	// public one of the system. Its own wins.
-	Template(tenant core.TenantID, idOrName string) (core.Template, error)
-	ListTemplates(tenant core.TenantID, page Page) (list []core.Template, next string, err error)
+	// Template finds a template that the tenant may use: its own, or a public one of the system. By name it is the newest version that
+	// is ready, by digest the newest of these with that tree; by id, number or tag it is that version, ready or not. The tenant's
+	// own wins.
+	Template(tenant core.TenantID, ref core.TemplateRef) (core.Template, error)
+	// TemplateByID finds a template of any tenant. It is for the service itself.
+	TemplateByID(id core.TemplateID) (core.Template, error)
+	ListTemplates(tenant core.TenantID, filter TemplateFilter, page Page) (list []core.Template, next string, err error)
 	// TemplatesInState returns the templates of every tenant in a state. It is for the reconcile loop.
 	TemplatesInState(state core.TemplateState) ([]core.Template, error)
+	// TemplateUsers counts the sandboxes that are not deleted and started from a version.
+	TemplateUsers(id core.TemplateID) (int, error)
+}
+
+// TemplateFilter selects templates. A zero field selects nothing out.
+type TemplateFilter struct {
+	// Name selects the versions of one name.
+	Name string
+	// Own leaves out what is not the tenant's own.
+	Own bool
+}
+
+// TemplateWriter writes templates.
+type TemplateWriter interface {
+	// PutTemplate inserts or replaces a template version. A new one (Version 0) gets the next number of its name, which no version has
+	// had before. Owner, name and version of one never change, and one that is deleted stays so: conflict. Tags are left alone.
+	PutTemplate(core.Template) (core.Template, error)
+	// ForgetTemplate removes the record of a template that is deleted.
+	ForgetTemplate(id core.TemplateID) error
+	// TagTemplate makes a tag of a name point to a version, wherever it pointed before; UntagTemplate takes it away, and is not_found if
+	// there is none. A version that becomes deleted loses its tags.
+	TagTemplate(tenant core.TenantID, name, tag string, id core.TemplateID) error
+	UntagTemplate(tenant core.TenantID, name, tag string) error
 }
 
 // OperationFilter selects operations. A zero field selects nothing out.
@@ -242,6 +268,7 @@ type Tx interface {
 	TenantWriter
 	KeyWriter
 	OperationWriter
+	TemplateWriter
 	// PutSandbox inserts or replaces a sandbox. A name that another live sandbox of the tenant has gives conflict, an id that
 	// was ever used by another tenant, or whose sandbox is deleted or forgotten, gives conflict: it can't come back.
 	PutSandbox(core.Sandbox) error
@@ -249,9 +276,6 @@ type Tx interface {
 	PutActive(id core.SandboxID, at time.Time) error
 	// ForgetSandboxes removes the records of sandboxes deleted before t, with their execs. Their ids stay reserved.
 	ForgetSandboxes(before time.Time) (int, error)
-
-	// PutTemplate inserts or replaces a template version. A new one (Version 0) gets the next version of its name.
-	PutTemplate(core.Template) (core.Template, error)
 
 	// PutExec inserts an exec, or replaces all of it but its Spec, which never changes. With each one that begins, ended ones beyond the newest KeepExecs of the sandbox are
 	// forgotten; one without an outcome never is.

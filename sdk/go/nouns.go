@@ -40,6 +40,10 @@ type (
 	EventList = api.EventList
 	// Template is one immutable version of what sandboxes start from.
 	Template = api.Template
+	// CreateTemplateRequest says what template to make.
+	CreateTemplateRequest = api.CreateTemplateRequest
+	// Upload is an archive that the server keeps for one use.
+	Upload = api.Upload
 	// Operation is work that outlives the call that asked for it.
 	Operation = api.Operation
 	// OperationState says how an operation stands.

@@ -163,7 +163,7 @@ func (f *fakeControl) Metrics(context.Context, control.Principal, string) (core.
 	return core.SandboxMetrics{At: time.Now(), CPUSeconds: f.cpu, MemoryBytes: 100, MemoryLimitBytes: 200, DiskBytes: -1}, f.fail["Metrics"]
 }
 
-func (f *fakeControl) ListTemplates(_ context.Context, _ control.Principal, page store.Page) ([]core.Template, string, error) {
+func (f *fakeControl) ListTemplates(_ context.Context, _ control.Principal, _ store.TemplateFilter, page store.Page) ([]core.Template, string, error) {
 	versions := []core.Template{
 		{ID: "t000000000000000000001", Tenant: core.SystemTenant, Name: "base", Version: 2, Visibility: core.VisibilityPublic, State: core.TemplateReady, CreatedAt: epoch, ReadyAt: epoch.Add(time.Minute)},
 		{ID: "t000000000000000000000", Tenant: core.SystemTenant, Name: "base", Version: 1, Visibility: core.VisibilityPublic, State: core.TemplateFailed, CreatedAt: epoch},
@@ -177,7 +177,7 @@ func (f *fakeControl) ListTemplates(_ context.Context, _ control.Principal, page
 
 func (f *fakeControl) GetTemplate(ctx context.Context, p control.Principal, ref string) (core.Template, error) {
 	for _, cursor := range []string{"", "1"} {
-		list, _, _ := f.ListTemplates(ctx, p, store.Page{Cursor: cursor})
+		list, _, _ := f.ListTemplates(ctx, p, store.TemplateFilter{}, store.Page{Cursor: cursor})
 		for _, t := range list {
 			if t.Name == ref || string(t.ID) == ref {
 				return t, nil

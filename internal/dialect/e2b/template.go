@@ -51,7 +51,7 @@ func (a *adapter) templates(r request) ([][]core.Template, error) {
 	var groups [][]core.Template
 	page := store.Page{Limit: wholePage}
 	for {
-		list, next, err := a.Control.ListTemplates(r.Context(), r.principal, page)
+		list, next, err := a.Control.ListTemplates(r.Context(), r.principal, store.TemplateFilter{}, page)
 		if err != nil {
 			return nil, err //nolint:wrapcheck // Control's errors are made for the edge.
 		}

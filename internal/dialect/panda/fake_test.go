@@ -207,7 +207,7 @@ func (f *fake) Limits(control.Principal) control.Limits {
 	}
 }
 
-func (f *fake) ListTemplates(_ context.Context, _ control.Principal, page store.Page) ([]core.Template, string, error) {
+func (f *fake) ListTemplates(_ context.Context, _ control.Principal, _ store.TemplateFilter, page store.Page) ([]core.Template, string, error) {
 	list := templates()
 	if page.Cursor == "" {
 		return list[:2], "more", nil

@@ -80,7 +80,7 @@ func (a *adapter) listTemplates(w http.ResponseWriter, r *request) error {
 func (a *adapter) templates(ctx context.Context, p control.Principal) (map[string]core.Template, error) {
 	found := map[string]core.Template{}
 	for cursor, more := "", true; more; {
-		page, next, err := a.cfg.Control.ListTemplates(ctx, p, store.Page{Cursor: cursor, Limit: pageSize})
+		page, next, err := a.cfg.Control.ListTemplates(ctx, p, store.TemplateFilter{}, store.Page{Cursor: cursor, Limit: pageSize})
 		if err != nil {
 			return nil, err
 		}

@@ -99,7 +99,7 @@ func (d *Driver) Create(ctx context.Context, ref disk.Ref) (string, error) {
 	return d.treePath(ref), nil
 }
 
-// Clone makes a writable tree from a frozen one. The kernel commits the clone, with its limit, before it returns.
+// Clone makes a writable tree from another one. The kernel commits the clone, with its limit, before it returns.
 func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOptions) (string, error) {
 	end, err := d.begin(ctx, from, to)
 	if err != nil {
@@ -122,7 +122,9 @@ func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOp
 		return "", disk.Failure(err, "look at source")
 	}
 	if info.flags&rootReadOnly == 0 {
-		return "", core.Errorf(core.CodeConflict, "a tree must be frozen before it is cloned")
+		if err := flush(source, opts.Live); err != nil {
+			return "", err
+		}
 	}
 	dir, err := os.Open(d.dirOf(to))
 	if err != nil {
@@ -133,6 +135,15 @@ func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOp
 		return "", disk.Failure(err, "clone tree")
 	}
 	return d.treePath(to), nil
+}
+
+// flush writes out what was written to a tree that may still be written, if it may be cloned so. The clone has what is on the disk: what
+// the kernel flushes by itself while it clones leaves out pages that were dirtied anew during their write-back.
+func flush(source *os.File, live bool) error {
+	if !live {
+		return core.Errorf(core.CodeConflict, "a tree must be frozen before it is cloned")
+	}
+	return disk.Failure(unix.Syncfs(int(source.Fd())), "flush source")
 }
 
 // Freeze makes a tree durable and then immutable. In this order: whoever finds it frozen after a power loss finds all of it.

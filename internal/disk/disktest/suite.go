@@ -49,6 +49,8 @@ func Run(t *testing.T, open Open, opts Options) {
 		{"ClonesAreIndependent", s.independent},
 		{"CloneRefusals", s.cloneRefusals},
 		{"CloneOfFrozenClone", s.chain},
+		{"CloneOfLiveTree", s.live},
+		{"CloneWhileWritten", s.liveWritten},
 		{"MalformedRefs", s.malformed},
 		{"Missing", s.missing},
 		{"Delete", s.delete},

@@ -152,6 +152,22 @@ func copyTree(ctx context.Context, from, to string) error {
 	return nil
 }
 
+// liveTries is how often a tree that is written is copied anew, whose files come and go under the copy.
+const liveTries = 5
+
+// copyLive copies a tree that may be written.
+func copyLive(ctx context.Context, from, to string) (err error) {
+	for range liveTries {
+		if err = copyTree(ctx, from, to); err == nil || ctx.Err() != nil {
+			return err
+		}
+		if err := removeTree(to); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
 // writableModes lists the files of a tree that somebody may write, with their modes.
 func writableModes(dir string) ([]fileMode, error) {
 	var modes []fileMode

@@ -56,7 +56,7 @@ func (d *Driver) Freeze(ctx context.Context, ref disk.Ref) error {
 	return failure(takeWriteBits(files(home)))
 }
 
-// Clone copies a frozen tree.
+// Clone copies a tree.
 func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOptions) (string, error) {
 	end, err := d.begin(ctx, Call{Op: OpClone, Ref: to, From: from, Options: opts}, from, to)
 	if err != nil {
@@ -73,11 +73,15 @@ func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOp
 	if err != nil {
 		return "", failure(err)
 	}
-	if !source.Frozen {
+	if !source.Frozen && !opts.Live {
 		return "", core.Errorf(core.CodeConflict, "a tree must be frozen before it is cloned")
 	}
 	path, err := d.place(to, state{Complete: true}, func(dir string) error {
-		if err := copyTree(ctx, files(d.home(from)), dir); err != nil {
+		copyOf := copyTree
+		if !source.Frozen {
+			copyOf = copyLive
+		}
+		if err := copyOf(ctx, files(d.home(from)), dir); err != nil {
 			return err
 		}
 		return giveModes(dir, source.Modes)

@@ -116,6 +116,11 @@ func (c *Client) Limit(ctx context.Context, l wire.Limits) error {
 	return c.do(ctx, call{op: wire.OpLimit, args: l, reply: &wire.Empty{}, again: true})
 }
 
+// Sync has all that programs have written flushed to the sandbox's tree.
+func (c *Client) Sync(ctx context.Context) error {
+	return c.do(ctx, call{op: wire.OpSync, args: wire.Empty{}, reply: &wire.Empty{}, long: true})
+}
+
 // Metrics reports what the agent sees from inside; the host's own figures are the ones to bill by.
 func (c *Client) Metrics(ctx context.Context) (wire.Metrics, error) {
 	var m wire.Metrics

@@ -43,6 +43,7 @@ const (
 	OpXattrs   Op = "xattrs"   // since version 3
 	OpChecksum Op = "checksum" // since version 3
 	OpWatch    Op = "watch"    // since version 3; reply, then changes until the end
+	OpSync     Op = "sync"     // since version 3
 )
 
 // Envelope is the payload of a request frame.

@@ -121,6 +121,8 @@ func (w *writer) PurgeTenant(tenant core.TenantID) (more bool, err error) {
 	for _, q := range []string{
 		"DELETE FROM sandbox WHERE tenant = ? AND state = 'deleted' AND operation = ''",
 		"DELETE FROM template WHERE tenant = ?",
+		"DELETE FROM template_head WHERE tenant = ?",
+		"DELETE FROM operation WHERE tenant = ?",
 		"DELETE FROM api_key WHERE tenant = ?",
 		"DELETE FROM operation WHERE tenant = ? AND state <> 'running'",
 		"DELETE FROM keyed_call WHERE tenant = ?",

@@ -197,14 +197,14 @@ func testBadPages(t *testing.T, open Open) {
 	s.view(func(r store.Reader) error {
 		_, _, err := r.ListExecs("x", store.ExecFilter{}, store.Page{Limit: 1, Cursor: good})
 		wantField(t, err, "cursor")
-		_, _, err = r.ListTemplates(alice, store.Page{Limit: 1, Cursor: good})
+		_, _, err = r.ListTemplates(alice, store.TemplateFilter{}, store.Page{Limit: 1, Cursor: good})
 		wantField(t, err, "cursor")
 		for _, limit := range []int{0, -1, 1001} {
 			_, _, err = r.ListSandboxes(alice, store.SandboxFilter{}, store.Page{Limit: limit})
 			wantField(t, err, "limit")
 			_, _, err = r.ListExecs("x", store.ExecFilter{}, store.Page{Limit: limit})
 			wantField(t, err, "limit")
-			_, _, err = r.ListTemplates(alice, store.Page{Limit: limit})
+			_, _, err = r.ListTemplates(alice, store.TemplateFilter{}, store.Page{Limit: limit})
 			wantField(t, err, "limit")
 			_, _, err = eventsAfter(r, alice, "", 0, limit)
 			wantField(t, err, "limit")

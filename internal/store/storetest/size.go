@@ -66,7 +66,10 @@ func testPageSize(t *testing.T, open Open) {
 	t.Run("templates", func(t *testing.T) {
 		walk(t, templates, store.TemplateSize, func(tmpl core.Template) string { return string(tmpl.ID) },
 			func(p store.Page) (list []core.Template, next string, err error) {
-				s.view(func(r store.Reader) error { list, next, err = r.ListTemplates(alice, p); return nil })
+				s.view(func(r store.Reader) error {
+					list, next, err = r.ListTemplates(alice, store.TemplateFilter{}, p)
+					return nil
+				})
 				return list, next, err
 			})
 	})

@@ -30,16 +30,16 @@ func testTenancy(t *testing.T, open Open) {
 		_, byName := r.Sandbox(bob, b.Name)
 		sameNotFound(t, absent, byID, byName)
 
-		_, absent = r.Template(bob, core.NewID())
-		_, byID = r.Template(bob, string(tmpl.ID))
-		_, byName = r.Template(bob, tmpl.Name)
+		_, absent = r.Template(bob, templateRef(core.NewID()))
+		_, byID = r.Template(bob, templateRef(string(tmpl.ID)))
+		_, byName = r.Template(bob, templateRef(tmpl.Name))
 		sameNotFound(t, absent, byID, byName)
 
 		list, next, err := r.ListSandboxes(bob, store.SandboxFilter{IncludeDeleted: true}, store.Page{Limit: 10})
 		if err != nil || next != "" || len(list) != 0 {
 			t.Fatalf("bob lists %v, %q, %v", list, next, err)
 		}
-		templates, _, err := r.ListTemplates(bob, store.Page{Limit: 10})
+		templates, _, err := r.ListTemplates(bob, store.TemplateFilter{}, store.Page{Limit: 10})
 		if err != nil || len(templates) != 0 {
 			t.Fatalf("bob lists templates %v, %v", templates, err)
 		}

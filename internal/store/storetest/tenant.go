@@ -225,7 +225,7 @@ func testTenantPurge(t *testing.T, open Open) {
 		if list, err := r.TenantTemplates(alice); err != nil || len(list) != 0 {
 			t.Errorf("templates: %v, %v", list, err)
 		}
-		if _, err := r.Template(bob, string(kept.ID)); err != nil {
+		if _, err := r.Template(bob, templateRef(string(kept.ID))); err != nil {
 			return err
 		}
 		if _, err := r.SandboxByID(other.ID); err != nil {

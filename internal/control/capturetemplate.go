@@ -1,0 +1,81 @@
+package control
+
+import (
+	"context"
+
+	"shoal/internal/core"
+	"shoal/internal/failpoint"
+	"shoal/internal/store"
+)
+
+// ofSandbox begins to make a template of a sandbox's files. It is not gone on with after a restart: the files would be others by then.
+func (m *making) ofSandbox(ctx context.Context, p Principal, spec core.TemplateSpec) (core.Operation, error) {
+	var sb core.Sandbox
+	var base core.Template
+	rec := m.draft(p, spec)
+	in := makeIntent{Tags: spec.Tags, Config: spec.Config}
+	return m.operations.begin(ctx, p, intended{
+		kind: core.WorkTemplateCreate,
+		record: func(tx store.Tx, op *core.Operation) (err error) {
+			if sb, err = p.find(tx, spec.Sandbox); err != nil {
+				return err
+			}
+			if err := hasFiles(sb); err != nil {
+				return err
+			}
+			if base, err = tx.TemplateByID(sb.Template); err != nil {
+				return err
+			}
+			return m.record(tx, p, rec, op, map[string]string{"from_sandbox": string(sb.ID)})
+		},
+		do: func(ctx context.Context, op core.Operation, report func(core.OperationProgress)) (workResult, error) {
+			return m.captured(ctx, op, in, sourceOf{sb.ID, base}, report)
+		},
+	})
+}
+
+// sourceOf is the sandbox that a template is made of, and what that started from.
+type sourceOf struct {
+	sandbox core.SandboxID
+	base    core.Template
+}
+
+// hasFiles refuses a sandbox whose files are not all there.
+func hasFiles(sb core.Sandbox) error {
+	switch {
+	case sb.Operation != core.OpNone:
+		return core.Errorf(core.CodeConflict, "the sandbox is %s and a %s is under way: try again when it has ended", sb.State, sb.Operation)
+	case sb.State == core.StateRunning, sb.State == core.StateFailed:
+		return nil
+	}
+	return core.Errorf(core.CodeConflict, "a template is made of a sandbox that runs or has failed, and this one is %s", sb.State)
+}
+
+// captured makes a template of a sandbox's files. A delete of the sandbox ends it.
+func (m *making) captured(
+	ctx context.Context, op core.Operation, in makeIntent, from sourceOf, report func(core.OperationProgress),
+) (workResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, makeTime)
+	defer cancel()
+	report(core.OperationProgress{Step: "copying the sandbox's files", Percent: -1})
+	cmd, done, err := m.commands.begin(ctx, from.sandbox)
+	if err != nil {
+		return workResult{}, err
+	}
+	defer done()
+	tree, err := m.node.CaptureTemplate(cmd, core.TemplateID(op.Target[targetTemplate]), from.sandbox)
+	if err == nil {
+		err = failpoint.Hit(failpoint.ControlTemplateMade)
+	}
+	switch {
+	case err != nil && cmd.Err() != nil && ctx.Err() == nil:
+		return workResult{}, core.Wrap(core.CodeConflict, err, "the sandbox was deleted meanwhile")
+	case err != nil:
+		return workResult{}, inTime(ctx, err)
+	}
+	return m.made(op, in, BuiltTemplate{
+		Source:   "sandbox " + string(from.sandbox) + " of " + from.base.Ref(),
+		Packages: tree.Packages,
+		Config:   in.Config.Apply(from.base.Config),
+	}, tree.TreeInfo), nil
+}
