@@ -25,7 +25,7 @@ func linkFile(c *session, q wire.LinkRequest) (wire.FileInfo, error) {
 	if err != nil {
 		return wire.FileInfo{}, err
 	}
-	make, err := linkMaker(c, q, acc)
+	place, err := linkMaker(c, q, acc)
 	if err != nil {
 		return wire.FileInfo{}, err
 	}
@@ -35,9 +35,9 @@ func linkFile(c *session, q wire.LinkRequest) (wire.FileInfo, error) {
 		}
 	}
 	if q.Replace {
-		err = replaced(name, make)
+		err = replaced(name, place)
 	} else {
-		err = make(name)
+		err = place(name)
 	}
 	if err != nil {
 		return wire.FileInfo{}, fileError(err, "path", name)
@@ -78,10 +78,10 @@ func linkMaker(c *session, q wire.LinkRequest, acc account) (func(name string) e
 }
 
 // replaced makes something beside its place and moves it there.
-func replaced(name string, make func(name string) error) error {
+func replaced(name string, place func(name string) error) error {
 	_, err := os.Lstat(name)
 	temp := tempBeside(name, err == nil)
-	if err := make(temp); err != nil {
+	if err := place(temp); err != nil {
 		return err
 	}
 	err = os.Rename(temp, name)

@@ -71,7 +71,7 @@ func stat(t *testing.T, b Box) {
 	must(t, err)
 	own := core.FileInfo{
 		Name: name, Path: b.in(name), Type: core.FileRegular, Size: 5, Mode: 0o4751, UID: os.Getuid(), GID: os.Getgid(),
-		Owner: got.Owner, Group: got.Group, MTime: at,
+		Owner: got.Owner, Group: got.Group, MTime: at, Version: got.Version,
 	}
 	if diff := cmp.Diff(own, got); diff != "" {
 		t.Errorf("a file:\n%s", diff)
