@@ -29,6 +29,8 @@ func measureAll(ctx context.Context, o options, srv *server, b *bare, r *report)
 		{"exec", measureExec},
 		{"idle", measureIdle},
 		{"many", measureMany},
+		{"burst", measureBurst},
+		{"records", measureRecords},
 		{"neighbours", measureNeighbours},
 		{"import", measureImport},
 	} {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,16 @@ import (
 // serverCgroup is the parent of the server's control groups.
 const serverCgroup = "shoal-bench"
 
+// noTemplates is for a server that builds none.
+const noTemplates = "none"
+
 // server is a running server with a client.
 type server struct {
 	bin, dir string
-	cmd      *exec.Cmd
-	client   *shoal.Client
+	// cgroup is the parent of its control groups, and templates what it builds, if not serverCgroup and minimal.
+	cgroup, templates string
+	cmd               *exec.Cmd
+	client            *shoal.Client
 }
 
 // start starts the server on a fresh data directory and waits for its template.
@@ -29,6 +35,11 @@ func (s *server) start(ctx context.Context) error {
 	if err := os.Mkdir(s.dir, 0o711); err != nil {
 		return err
 	}
+	return s.launch(ctx)
+}
+
+// launch starts the server on its data directory and waits until it is ready.
+func (s *server) launch(ctx context.Context) error {
 	log, err := os.Create(filepath.Join(s.dir, "server.log"))
 	if err != nil {
 		return err
@@ -50,11 +61,15 @@ func (s *server) start(ctx context.Context) error {
 }
 
 func (s *server) environ() []string {
-	return append(os.Environ(), "SHOAL_TEMPLATES_BOOTSTRAP=minimal", "SHOAL_RUNTIME_CGROUP_PARENT="+serverCgroup)
+	templates := cmp.Or(s.templates, "minimal")
+	if templates == noTemplates {
+		templates = ""
+	}
+	return append(os.Environ(), "SHOAL_TEMPLATES_BOOTSTRAP="+templates, "SHOAL_RUNTIME_CGROUP_PARENT="+cmp.Or(s.cgroup, serverCgroup))
 }
 
 func (s *server) wait(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
 	for {
 		url, uerr := os.ReadFile(filepath.Join(s.dir, "url"))
