@@ -58,6 +58,8 @@ func TestFaults(t *testing.T) {
 	t.Run("once", func(t *testing.T) { testOnce(t, e) })
 	t.Run("burst of 100", func(t *testing.T) { testBurst(t, e) })
 	t.Run("kill while busy", func(t *testing.T) { testKillWhileBusy(t, e) })
+	t.Run("follow", func(t *testing.T) { testFollowKilled(t, e) })
+	t.Run("usage", func(t *testing.T) { testUsage(t, e) })
 }
 
 // arm restarts the server with a failpoint.
