@@ -33,6 +33,7 @@ func EventTypes() []EventType {
 		EventSandboxCreating, EventSandboxRunning, EventSandboxFailed, EventSandboxDeleted, EventSandboxResized,
 		EventExecStarted, EventExecEnded, EventTemplateReady, EventTemplateFailed, EventKeyCreated, EventKeyDeleted,
 		EventTenantCreated, EventTenantUpdated, EventTenantDeleted,
+		EventTemplateImporting, EventTemplateDeleted, EventTemplateTagged, EventTemplateUntagged,
 		EventOperationStarted, EventOperationEnded,
 	}
 }
