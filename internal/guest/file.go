@@ -195,7 +195,15 @@ func makeDir(name string, mode fs.FileMode, acc account) error {
 	if err := os.Mkdir(name, 0o700); err != nil {
 		return err
 	}
-	return errors.Join(own(name, acc), os.Chmod(name, mode))
+	// Whoever may write in the directory above may have put a link in its place since.
+	d, err := os.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() == 0 {
+		err = d.Chown(int(acc.uid), int(acc.gid))
+	}
+	return errors.Join(err, d.Chmod(mode), d.Close())
 }
 
 // own gives a new file to its owner. Without the right to do so it stays ours.

@@ -114,7 +114,7 @@ func (ch *fileChange) apply(c *session, name string) error {
 		}
 	}
 	if ch.Recursive {
-		if err := ch.below(c, name); err != nil {
+		if err := ch.below(c.ctx, name); err != nil {
 			return err
 		}
 	}
@@ -138,39 +138,9 @@ func (ch *fileChange) owner(name string, link bool) error {
 	return nil
 }
 
-// below changes everything in a directory. What goes meanwhile needs no change any more.
-func (ch *fileChange) below(c *session, dir string) error {
-	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
-		return err
-	}
-	for after := ""; ; {
-		page, err := smallest(dir, after, maxListFiles)
-		if err != nil || len(page) == 0 {
-			return ignoreGone(err)
-		}
-		for _, name := range page {
-			if err := c.ctx.Err(); err != nil {
-				return broken(err)
-			}
-			full := join(dir, name)
-			st, err := os.Lstat(full)
-			if err == nil {
-				err = ch.owner(full, st.Mode().Type() == fs.ModeSymlink)
-			}
-			if err == nil && st.IsDir() {
-				err = ch.below(c, full)
-			}
-			if err := ignoreGone(err); err != nil {
-				return err
-			}
-		}
-		after = page[len(page)-1]
-	}
-}
-
 // ignoreGone drops the error of a file that isn't there any more, or is no directory now.
 func ignoreGone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return nil
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -261,4 +262,48 @@ func (b *breaking) Read(p []byte) (int, error) {
 		return 0, errors.New("broke off")
 	}
 	return n, nil
+}
+
+// TestChangeTreeOfAnAttacker: whoever may write in a tree can't have files elsewhere changed with it, by putting links where directories
+// and files have just been.
+func TestChangeTreeOfAnAttacker(t *testing.T) {
+	a := startAgent(t, guest.Config{}, client.Config{})
+	outside, tree := t.TempDir(), t.TempDir()
+	for _, f := range []string{filepath.Join(outside, "d", "secret"), filepath.Join(tree, "d", "secret"), filepath.Join(tree, "f")} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(f), 0o700), os.WriteFile(f, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, target := range map[string]string{"l": filepath.Join(outside, "d"), "m": filepath.Join(outside, "d", "secret")} {
+		if err := os.Symlink(target, filepath.Join(tree, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var attack sync.WaitGroup
+	done := make(chan struct{})
+	attack.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			for from, to := range map[string]string{"d": "l", "f": "m"} {
+				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(tree, from), unix.AT_FDCWD, filepath.Join(tree, to), unix.RENAME_EXCHANGE)
+			}
+		}
+	})
+	for i := range 500 {
+		if _, err := a.client.Change(t.Context(), tree, core.FileChange{Mode: ptr(uint32(0o700 + i%8)), Recursive: true}); err != nil {
+			t.Error(err)
+		}
+	}
+	close(done)
+	attack.Wait()
+	if st, err := os.Stat(filepath.Join(outside, "d", "secret")); err != nil || st.Mode() != 0o600 {
+		t.Errorf("a file outside is %v, %v", st.Mode(), err)
+	}
+	if st, err := os.Stat(filepath.Join(outside, "d")); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("a directory outside is %v, %v", st.Mode(), err)
+	}
 }

@@ -334,3 +334,30 @@ func TestWatchOverflow(t *testing.T) {
 	must(t, os.Mkdir(dir+"/d", 0o700), touch(dir+"/d/end"))
 	events(created("end"))
 }
+
+// TestWatchOfAGreatTree: a tree that is moved in and holds more than can be told in bounded memory is an overflow, and watched all the same.
+func TestWatchOfAGreatTree(t *testing.T) {
+	a := startAgent(t, guest.Config{}, client.Config{})
+	dir, other := t.TempDir(), t.TempDir()
+	deep := strings.TrimSuffix(strings.Repeat("/"+strings.Repeat("d", 200), 10), "/")
+	for i := range 2 {
+		at := fmt.Sprintf("%s/tree/%d%s", other, i, deep)
+		must(t, os.MkdirAll(at, 0o700))
+		for j := range 1500 {
+			must(t, touch(fmt.Sprintf("%s/%d", at, j)))
+		}
+	}
+	_, events := a.follow(t, dir, true)
+	must(t, os.Rename(other+"/tree", dir+"/tree"))
+	events(func(e core.FileEvent) bool {
+		if e.Kind == core.FileChanged {
+			t.Fatal("all of it was told")
+		}
+		if e.Kind == core.FileCreated {
+			must(t, os.Chmod(dir, 0o755)) // comes behind what is told of the tree
+		}
+		return e.Kind == core.FileOverflow
+	})
+	must(t, touch(dir+"/tree/1"+deep+"/end"))
+	events(created("end"))
+}

@@ -15,6 +15,9 @@ const (
 	// maxWatches bounds the directories of one watcher, maxScan the entries that are told of one which was filled before it was watched.
 	maxWatches = 8192
 	maxScan    = 10_000
+	// maxTold bounds, in bytes, what is told of all of them together, and maxRest how many events wait for that to be done.
+	maxTold = 4 << 20
+	maxRest = 32 << 10
 )
 
 // watchNode is a directory that is being watched.
@@ -52,6 +55,8 @@ type watchTree struct {
 	rest []rawEvent
 	// fresh are the directories that have seen names, until all events have been read.
 	fresh []*watchNode
+	// toldBytes is what was told of what they held.
+	toldBytes int
 	// tell is told of what is found in directories that came with content.
 	tell func(path string, dir bool)
 }
@@ -88,7 +93,7 @@ func (t *watchTree) open(recursive bool) error {
 // await takes what has happened until now.
 func (t *watchTree) await() error {
 	var lost bool
-	if t.rest, lost = t.queue.take(t.rest); lost {
+	if t.rest, lost = t.queue.take(t.rest); lost || len(t.rest) > maxRest {
 		return errLost
 	}
 	return nil
@@ -128,6 +133,9 @@ func (t *watchTree) fill(n *watchNode, entries []os.DirEntry, loud bool) error {
 		n.seen = map[string]bool{}
 		t.fresh = append(t.fresh, n)
 		for _, e := range entries {
+			if t.toldBytes += len(dir) + 1 + len(e.Name()) + eventCost; t.toldBytes > maxTold {
+				return errLost
+			}
 			n.seen[e.Name()] = true
 			t.tell(join(dir, e.Name()), e.IsDir())
 		}
@@ -293,7 +301,7 @@ func (t *watchTree) settle() error {
 	for _, n := range t.fresh {
 		n.seen = nil
 	}
-	t.fresh = nil
+	t.fresh, t.toldBytes = nil, 0
 	return t.retry()
 }
 
