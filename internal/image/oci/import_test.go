@@ -23,6 +23,7 @@ import (
 
 	"shoal/internal/core"
 	tree "shoal/internal/image"
+	"shoal/internal/image/layer"
 )
 
 // sample is an image with three layers in three compressions.
@@ -343,4 +344,24 @@ func TestCancel(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	noTraces(t, cfg)
+}
+
+// TestSpoolLeavesSpace: a compressed archive is not unpacked into the space that the server needs.
+func TestSpoolLeavesSpace(t *testing.T) {
+	t.Parallel()
+	archive := gz(t, packed(t, file("index.json", "{}")))
+	for free, code := range map[int64]core.Code{1: "", 1 << 60: core.CodeExhausted} {
+		spool, err := os.CreateTemp(t.TempDir(), "spool")
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := makeIndex(bytes.NewReader(archive), spool, layer.Limits{Bytes: 8 << 20, MinFree: free})
+		if (err != nil || code != "") && !core.IsCode(err, code) {
+			t.Errorf("%d bytes are to stay free: %v, want %s", free, err, code)
+		}
+		if st, err := spool.Stat(); err != nil || code != "" && st.Size() != 0 || code == "" && !list.Spooled {
+			t.Errorf("%d bytes were unpacked, %v", st.Size(), err)
+		}
+		_ = spool.Close()
+	}
 }

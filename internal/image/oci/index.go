@@ -71,9 +71,9 @@ func makeIndex(archive io.ReadSeeker, spool io.ReadWriteSeeker, limits layer.Lim
 	out := index{}
 	at := archive
 	if layer.IsCompressed(plain) {
-		n, err := io.CopyBuffer(struct{ io.Writer }{spool}, io.LimitReader(plain, limits.Bytes+1), make([]byte, 1<<20))
+		n, err := io.CopyBuffer(&spoolWriter{w: spool, minFree: limits.MinFree}, io.LimitReader(plain, limits.Bytes+1), make([]byte, 1<<20))
 		switch {
-		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		case errors.Is(err, errFull), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 			return out, core.Wrap(core.CodeExhausted, err, "there is no space left to unpack the archive")
 		case n > limits.Bytes || errors.Is(err, unix.EFBIG):
 			return out, core.Errorf(core.CodeInvalid, "the archive unpacks to more than %d MiB, which is the most that this server takes", limits.Bytes>>20)
@@ -122,4 +122,45 @@ func listMembers(r io.ReadSeeker) (map[string]indexed, error) {
 			list[name] = indexed{Link: "/" + strings.TrimPrefix(hdr.Linkname, "/")}
 		}
 	}
+}
+
+// errFull says that the spool file's filesystem has no space to give.
+var errFull = errors.New("the filesystem is nearly full")
+
+// lookEvery is how much is written to the spool file before the free space is looked at again.
+const lookEvery = 16 << 20
+
+// spoolWriter writes to the spool file for as long as its filesystem keeps some space free: the server's own files lie there, and what is
+// unpacked is hundreds of times as long as what was uploaded if somebody means it to be.
+type spoolWriter struct {
+	w io.Writer
+	// minFree is what stays free, unseen what was written since that was looked at.
+	minFree, unseen int64
+	looked          bool
+}
+
+// Write writes to the file.
+func (s *spoolWriter) Write(p []byte) (int, error) {
+	if s.unseen += int64(len(p)); !s.looked || s.unseen >= lookEvery {
+		if err := s.look(); err != nil {
+			return 0, err
+		}
+		s.looked, s.unseen = true, 0
+	}
+	return s.w.Write(p)
+}
+
+func (s *spoolWriter) look() error {
+	f, ok := s.w.(*os.File)
+	if !ok {
+		return nil
+	}
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("look at the free space: %w", err)
+	}
+	if int64(st.Bavail)*st.Bsize < s.minFree {
+		return errFull
+	}
+	return nil
 }
