@@ -24,7 +24,7 @@ import (
 // follow watches a directory and hands over what is told until an event is the last one.
 func (a *agent) follow(t *testing.T, dir string, recursive bool) (core.FileWatch, func(last func(core.FileEvent) bool) []core.FileEvent) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	w, err := a.client.Watch(ctx, dir, core.WatchOptions{Recursive: recursive})
 	if err != nil {

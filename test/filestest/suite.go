@@ -73,8 +73,14 @@ func stat(t *testing.T, b Box) {
 		Name: name, Path: b.in(name), Type: core.FileRegular, Size: 5, Mode: 0o4751, UID: os.Getuid(), GID: os.Getgid(),
 		Owner: got.Owner, Group: got.Group, MTime: at, Version: got.Version,
 	}
-	if diff := cmp.Diff(own, got); diff != "" {
-		t.Errorf("a file:\n%s", diff)
+	if diff := cmp.Diff(own, got); diff != "" || got.Version == "" {
+		t.Errorf("a file of version %q:\n%s", got.Version, diff)
+	}
+	// Other content of the same length and time is another version all the same.
+	b.file(t, "other", "54321")
+	must(t, os.Rename(b.host("other"), b.host(name)), os.Chtimes(b.host(name), at, at))
+	if now, err := b.Reader.Stat(t.Context(), b.in(name)); err != nil || now.Version == got.Version {
+		t.Errorf("other content has the same version %q, %v", now.Version, err)
 	}
 	must(t, os.Mkdir(b.host("d"), 0o711), os.Symlink("no\xffwhere", b.host("l")), unix.Mkfifo(b.host("p"), 0o600))
 	for path, want := range map[string]core.FileInfo{
