@@ -205,3 +205,54 @@ func TestTie(t *testing.T) {
 	wantCode(t, err, core.CodeUnauthenticated)
 	told(other)
 }
+
+// TestTieWhileAnotherEnds: a key that expires soon ends its call in time, though it came while the one before it was being ended.
+func TestTieWhileAnotherEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start()
+	admin, _ := adminOf(w)
+	_, first := w.keyOf(admin, core.KeySpec{ExpiresIn: time.Minute})
+	_, second := w.keyOf(admin, core.KeySpec{ExpiresIn: 75 * time.Second})
+	ended, tied := make(chan error, 1), make(chan error, 1)
+	_, err := w.svc.Tie(first, func(error) {
+		_, err := w.svc.Tie(second, func(cause error) { ended <- cause })
+		tied <- err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first call ends", func() bool {
+		w.clock.advance(time.Second)
+		return len(tied) > 0
+	})
+	if err := <-tied; err != nil {
+		t.Fatal(err)
+	}
+	left := 20 // seconds, in which nothing but the second key's expiry has anything looked at
+	eventually(t, "the second call ends in time", func() bool {
+		if left > 0 {
+			left--
+			w.clock.advance(time.Second)
+		}
+		return len(ended) > 0
+	})
+	wantCode(t, <-ended, core.CodeUnauthenticated)
+}
+
+// TestLabeledKeySeesItsOwnKeys: what shows all of a tenant is denied to a key for some sandboxes, and so are the tenant's other keys.
+func TestLabeledKeySeesItsOwnKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start()
+	admin, _ := adminOf(w)
+	wide, _ := w.keyOf(admin, core.KeySpec{})
+	own, p := w.keyOf(admin, core.KeySpec{Scopes: core.ScopesOf(core.ScopeKeys, core.ScopeExecs), Labels: map[string]string{"team": "a"}})
+	child, _ := w.keyOf(p, core.KeySpec{})
+	list, _, err := w.svc.ListKeys(t.Context(), p, store.Page{Limit: 10})
+	if err != nil || len(list) != 2 || list[0].ID != child.ID && list[1].ID != child.ID || list[0].ID != own.ID && list[1].ID != own.ID {
+		t.Errorf("it lists %+v, %v", list, err)
+	}
+	wantCode(t, w.svc.DeleteKey(t.Context(), p, wide.ID), core.CodeNotFound)
+	if err := w.svc.DeleteKey(t.Context(), p, child.ID); err != nil {
+		t.Error(err)
+	}
+}

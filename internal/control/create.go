@@ -32,7 +32,7 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 	if ttl > 0 {
 		sb.ExpiresAt = now.Add(ttl)
 	}
-	if err := s.node.Reserve(ctx, sb.ID, sb.Resources); err != nil {
+	if err := s.creation.reserve(ctx, sb); err != nil {
 		return core.Sandbox{}, err
 	}
 	// The turn is taken before anyone can know the sandbox: a delete then always comes after the create.
@@ -106,6 +106,16 @@ func stillReady(r store.Reader, id core.TemplateID) error {
 		return &core.Error{Code: core.CodeNotFound, Field: "template", Message: "the template was deleted meanwhile"}
 	}
 	return err
+}
+
+// reserve has the node promise what a sandbox needs. Whoever is over the quota is refused before that, so that a tenant who may have no
+// more takes nothing away from the others by asking; record decides.
+func (c *creation) reserve(ctx context.Context, sb core.Sandbox) error {
+	err := c.store.View(ctx, func(r store.Reader) error { return c.quotas.take(r, sb.Tenant, sb.CreatedAt, sb.Resources) })
+	if err != nil {
+		return err
+	}
+	return c.node.Reserve(ctx, sb.ID, sb.Resources)
 }
 
 // record makes the intent durable before anything is done. The caller's going away can't cut it in two.

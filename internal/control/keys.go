@@ -114,9 +114,9 @@ func (p Principal) narrower(spec core.KeySpec, now time.Time) (core.Key, error) 
 }
 
 // under is the key to which a caller's sight of keys is bounded; empty for none. The operator, and a tenant's keys that the operator
-// made, look after all keys of the tenant, others after those that descend from them.
+// made for all of it, look after all keys of the tenant, others after those that descend from them.
 func (p Principal) under() core.KeyID {
-	if p.Admin || p.root {
+	if p.Admin || p.root && len(p.Labels) == 0 {
 		return ""
 	}
 	return core.KeyID(p.Actor.ID)

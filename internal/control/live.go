@@ -150,6 +150,7 @@ func (l *live) tenantGone(id core.TenantID, cause error) {
 func (l *live) loop(ctx context.Context) {
 	for {
 		now := l.clock.Now()
+		l.wakeAt(time.Time{}) // who is tied while this goes on says so
 		var next time.Time
 		l.takeAway(func(p Principal) error {
 			switch {
@@ -165,9 +166,7 @@ func (l *live) loop(ctx context.Context) {
 		if !next.IsZero() {
 			wait = min(wait, next.Sub(now))
 		}
-		l.mu.Lock()
-		l.next = next
-		l.mu.Unlock()
+		l.wakeAt(next)
 		select {
 		case <-ctx.Done():
 			return
@@ -175,4 +174,11 @@ func (l *live) loop(ctx context.Context) {
 		case <-l.clock.After(wait):
 		}
 	}
+}
+
+// wakeAt notes when the loop looks again, but for what is moved.
+func (l *live) wakeAt(next time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next = next
 }

@@ -3,6 +3,7 @@ package control_test
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,23 @@ func TestQuotaUnderRace(t *testing.T) {
 	}
 	if _, err := w.svc.CreateSandbox(t.Context(), bob, core.SandboxSpec{}); err != nil {
 		t.Errorf("another tenant: %v", err)
+	}
+}
+
+// TestOverQuotaReservesNothing: whoever may have no more takes none of the node's room by asking for it, not for a moment.
+func TestOverQuotaReservesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	sb := w.create(core.SandboxSpec{})
+	w.limit(core.Quota{Sandboxes: ptr(int64(1)), MemoryBytes: ptr(sb.Resources.MemoryBytes)})
+	var asked atomic.Int64
+	w.node.onReserve = func() { asked.Add(1) }
+	_, err := w.svc.CreateSandbox(t.Context(), alice, core.SandboxSpec{})
+	wantCode(t, err, core.CodeQuota)
+	_, err = w.resize(sb, core.Resources{MemoryBytes: 2 * sb.Resources.MemoryBytes})
+	wantCode(t, err, core.CodeQuota)
+	if n := asked.Load(); n != 0 {
+		t.Errorf("the node was asked for room %d times", n)
 	}
 }
 

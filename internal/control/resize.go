@@ -103,8 +103,11 @@ func (z *resizing) check(r store.Reader, p Principal, sb core.Sandbox, patch San
 	if _, err := limits.resources(core.Resources(patch.Resources)); err != nil {
 		return core.Resources{}, err
 	}
-	_, err = z.patched(r, p, sb, patch, z.clock.Now()) // the rest of the patch comes later, and must not fail then
-	return patch.Resources.Over(sb.Resources), err
+	if _, err = z.patched(r, p, sb, patch, z.clock.Now()); err != nil { // the rest of the patch comes later, and must not fail then
+		return core.Resources{}, err
+	}
+	want := patch.Resources.Over(sb.Resources)
+	return want, z.quotas.grow(r, sb, want)
 }
 
 // record makes the change durable before it is done.
@@ -115,9 +118,6 @@ func (z *resizing) record(ctx context.Context, p Principal, id core.SandboxID, p
 			return err
 		}
 		if _, err := z.check(tx, p, sb, patch); err != nil {
-			return err
-		}
-		if err := z.quotas.grow(tx, sb, want); err != nil {
 			return err
 		}
 		sb.Resources, sb.Operation, sb.OperationSince = want, core.OpResize, now
@@ -176,11 +176,23 @@ func (z *resizing) revert(ctx context.Context, p Principal, id core.SandboxID, o
 	return cause
 }
 
-// restore writes the limits of before. The node has them already, unless it was the record of their change that failed.
+// restore has the node set the limits of before, and then writes them. The node has them already, unless it was the record of their
+// change that failed: until it has, the record holds more, which counts, and no other change begins.
 func (z *resizing) restore(ctx context.Context, p Principal, id core.SandboxID, old core.Resources, cause error) error {
 	now := z.clock.Now()
 	var under bool
-	err := z.store.Update(ctx, func(tx store.Tx) error {
+	err := z.store.View(ctx, func(r store.Reader) error {
+		sb, err := r.SandboxByID(id)
+		under = err == nil && sb.Operation == core.OpResize
+		return err
+	})
+	if err == nil && under {
+		err = z.node.Resize(ctx, id, old, true)
+	}
+	if err != nil || !under {
+		return err
+	}
+	err = z.store.Update(ctx, func(tx store.Tx) error {
 		sb, err := tx.SandboxByID(id)
 		if under = err == nil && sb.Operation == core.OpResize; !under {
 			return err
@@ -193,11 +205,10 @@ func (z *resizing) restore(ctx context.Context, p Principal, id core.SandboxID, 
 		data["reason"], data["code"] = "the change could not be made", string(core.CodeOf(cause))
 		return appendEvent(tx, sb, core.EventSandboxResized, p.Actor, now, data)
 	})
-	if err != nil || !under {
-		return err
+	if err == nil && under {
+		z.waiters.wake(p.Tenant)
 	}
-	z.waiters.wake(p.Tenant)
-	return z.node.Resize(ctx, id, old, true)
+	return err
 }
 
 // giveBack gives back what was reserved for a change that was not recorded, and returns why it was not.

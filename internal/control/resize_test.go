@@ -157,6 +157,46 @@ func TestResizeFails(t *testing.T) {
 	}
 }
 
+// TestResizeIsTakenBack: when the node has changed the limits and that can't be recorded, the record says so until the node has changed
+// them back, however often that fails at first.
+func TestResizeIsTakenBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	admin, _ := adminOf(w)
+	admin.Tenant = alice.Tenant
+	labels := map[string]string{"team": "a"}
+	_, p := w.keyOf(admin, core.KeySpec{Labels: labels})
+	sb, err := w.svc.CreateSandbox(t.Context(), p, core.SandboxSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var free atomic.Bool
+	w.node.onResize = func(_ context.Context, _ core.Resources, force bool) error {
+		if force && !free.Load() {
+			return errors.New("busy")
+		}
+		if force {
+			return nil
+		}
+		// Meanwhile the sandbox becomes one that the key is not for.
+		_, err := w.svc.UpdateSandbox(context.Background(), alice, string(sb.ID), control.SandboxPatch{Labels: &map[string]string{}})
+		return err
+	}
+	_, err = w.svc.UpdateSandbox(t.Context(), p, string(sb.ID), control.SandboxPatch{Resources: control.ResourcesPatch{MemoryBytes: 1024 * mib}})
+	wantCode(t, err, core.CodeNotFound)
+	got, err := w.svc.GetSandbox(t.Context(), alice, string(sb.ID))
+	if err != nil || got.Operation != core.OpResize || got.Resources.MemoryBytes != 1024*mib {
+		t.Errorf("the machine has 1 GiB, on record are %d MiB and %q, %v", got.Resources.MemoryBytes/mib, got.Operation, err)
+	}
+	free.Store(true)
+	eventually(t, "it is taken back", func() bool {
+		w.clock.advance(time.Minute)
+		got, err := w.svc.GetSandbox(t.Context(), alice, string(sb.ID))
+		return err == nil && got.Operation == core.OpNone
+	})
+	w.holds(sb, sb.Resources)
+}
+
 // TestResizeAndDelete: a delete that comes in the middle is answered at once and wins.
 func TestResizeAndDelete(t *testing.T) {
 	t.Parallel()
