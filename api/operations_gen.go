@@ -3,7 +3,7 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "384dd37ac6308aba8d2b77da01fee917ff37c8daf651a08589eeba3b0cd542ff"
+const DocumentDigest = "0f6186e58f722bda9124e7107784dd969cd4e7812c5afaecf34a314246382ddf"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
 const TypesDigest = "2fc70d4a9a6696c456f694a8cdeed0b7f11412b9f57bb01195224a6aa67bed82"

@@ -86,8 +86,6 @@ type node struct {
 
 	// onCreate runs inside Create, with the machine not yet there.
 	onCreate func(ctx context.Context, spec core.NodeSpec) error
-	// onReserve runs inside Reserve.
-	onReserve func()
 	// onResize runs inside Resize, before the limits are others.
 	onResize func(ctx context.Context, r core.Resources, force bool) error
 	// afterCreate runs when the machine is there and Create has not yet returned.
@@ -111,9 +109,6 @@ func newNode() *node {
 }
 
 func (n *node) Reserve(_ context.Context, id core.SandboxID, r core.Resources) error {
-	if n.onReserve != nil {
-		n.onReserve()
-	}
 	n.mu.Lock()
 	on := n.onReserve
 	n.onReserve = nil
