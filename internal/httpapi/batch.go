@@ -85,6 +85,9 @@ func (b *batchReply) result(res control.BatchResult) error {
 	if res.Err != nil {
 		b.failed++
 		e := b.api.public(b.r, res.Err)
+		if b.r.err == nil && !callersFault(e.Code) {
+			b.r.err, b.r.code = cause(res.Err, e), e.Code // the first stands for all: the log has one line for a call
+		}
 		return b.send(api.CreateSandboxesMessage{
 			Type: api.CreateSandboxesMessageTypeFailed, Index: &res.Index, Error: b.api.encodeError(b.r, e),
 		})

@@ -1,13 +1,43 @@
 package httpapi_test
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 
+	"shoal/internal/core"
 	"shoal/internal/httpapi"
 	shoal "shoal/sdk/go"
 )
+
+// TestBatchLogsWhatFailed: what broke while one of many was created is in the log, and only there. What its caller has to mend is not.
+func TestBatchLogsWhatFailed(t *testing.T) {
+	lines := make(chan logLine, 16)
+	c, fake := newClient(t, withLog(lines))
+	for _, tt := range []struct {
+		fails error
+		level slog.Level
+		err   string
+	}{
+		{errors.New("mount: no such device"), slog.LevelError, "mount: no such device"},
+		{core.Wrap(core.CodeUnavailable, errors.New("disk I/O error"), "the store is away"), slog.LevelInfo, "disk I/O error"},
+		{core.Invalid("vcpus", "too many"), slog.LevelInfo, ""},
+	} {
+		fake.mu.Lock()
+		fake.fail["CreateSandbox"] = tt.fails
+		fake.mu.Unlock()
+		for _, err := range c.Sandboxes().CreateMany(t.Context(), shoal.CreateSandboxesRequest{Count: 3}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		line := <-lines
+		if got := line.attrs["err"]; line.level != tt.level || !strings.Contains(got, tt.err) || (got == "") != (tt.err == "") {
+			t.Errorf("%v is logged at %v: %v", tt.fails, line.level, line.attrs)
+		}
+	}
+}
 
 // TestLogLevels holds that moving data and looking, of which there is much, is no line at info unless it fails, and that what
 // begins, changes and ends sandboxes and execs is.

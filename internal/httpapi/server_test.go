@@ -19,6 +19,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"shoal/api"
 	"shoal/internal/core"
 	"shoal/internal/httpapi"
 	"shoal/internal/httpserve"
@@ -467,6 +468,17 @@ func TestShutdownWaitsForSockets(t *testing.T) {
 		t.Errorf("Serve: %v", err)
 	}
 	wantCode(t, <-ended, shoal.CodeUnavailable)
+}
+
+// TestLaterIsNotHere: what this release has is not said to come later.
+func TestLaterIsNotHere(t *testing.T) {
+	for _, pattern := range httpapi.Later() {
+		for _, route := range api.Routes() {
+			if pattern == route.Path || pattern == route.Method+" "+route.Path {
+				t.Errorf("%s is said to come later, and there is %s", pattern, route.ID)
+			}
+		}
+	}
 }
 
 // TestLaterCallsNeedNoKey shows that a call of a later release is told apart from a misspelt one, whoever asks.
