@@ -64,3 +64,10 @@ const (
 	MaxOperationsPerTenant = maxOperationsPerTenant
 	MaxOperations          = maxOperations
 )
+
+// KeptWatches tells how many watches are kept, and what their events take.
+func (s *Service) KeptWatches() (n, bytes int) {
+	s.fileWatches.mu.Lock()
+	defer s.fileWatches.mu.Unlock()
+	return len(s.fileWatches.kept), s.fileWatches.size
+}

@@ -9,6 +9,7 @@ import (
 
 	"shoal/internal/core"
 	"shoal/internal/httpserve"
+	"shoal/internal/store"
 )
 
 const (
@@ -19,6 +20,8 @@ const (
 	eventCost     = 64
 	// unasked is for how long a kept watch goes on though nobody asks for its events.
 	unasked = time.Hour
+	// maxWatches bounds the kept watches of a sandbox, those that have ended with them. Its guest agent has a bound too, but that is a guest's.
+	maxWatches = 64
 	// lookForUse is how often a watch that tells nothing is looked at.
 	lookForUse = time.Minute
 )
@@ -60,53 +63,127 @@ func (w *fileWatches) KeepWatch(ctx context.Context, p Principal, ref, path stri
 	if err != nil {
 		return "", err
 	}
+	k := &keptWatch{id: core.NewID(), sandbox: sb.ID, path: path, asked: w.clock.Now()}
+	if err := w.enter(k); err != nil {
+		return "", err
+	}
 	// It outlives the call, but for its beginning.
 	life, cancel := context.WithCancel(w.tasks.stop)
 	begun := context.AfterFunc(ctx, cancel)
 	watch, err := g.Watch(life, path, opts)
 	if !begun() || err != nil {
 		cancel()
+		w.leave(k)
 		if err == nil {
 			_ = watch.Close()
 			err = core.Wrap(core.CodeCanceled, ctx.Err(), "the call was canceled")
 		}
 		return "", err
 	}
-	k := &keptWatch{id: core.NewID(), sandbox: sb.ID, path: path, cancel: cancel, asked: w.clock.Now()}
 	w.mu.Lock()
-	w.sweep()
-	w.kept[k.id] = k
+	k.cancel = cancel
 	w.mu.Unlock()
 	w.tasks.run(func(context.Context) {
 		defer cancel()
 		err := httpserve.FollowFiles(life, watch, lookForUse, func(list []core.FileEvent) error { return w.keep(k, list) }, func() error { return w.keep(k, nil) })
-		w.end(k, err)
+		w.end(k, err, w.gone(k.sandbox))
 	})
 	return k.id, nil
+}
+
+// enter makes room for a watch among those of its sandbox: one that has ended makes way, the one first that was not asked for longest.
+func (w *fileWatches) enter(k *keptWatch) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sweep()
+	var ended *keptWatch
+	n := 0
+	for _, other := range w.kept {
+		if other.sandbox != k.sandbox {
+			continue
+		}
+		n++
+		if other.err != nil && (ended == nil || other.asked.Before(ended.asked)) {
+			ended = other
+		}
+	}
+	if n >= maxWatches && ended == nil {
+		return core.Errorf(core.CodeExhausted, "a sandbox has at most %d watches that are kept: end those that are not needed", maxWatches)
+	}
+	if n >= maxWatches {
+		w.forget(ended)
+	}
+	w.kept[k.id] = k
+	return nil
+}
+
+// leave takes out a watch that did not begin.
+func (w *fileWatches) leave(k *keptWatch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forget(k)
+}
+
+// gone reports whether nobody can ask for a sandbox's watches any more.
+func (w *fileWatches) gone(id core.SandboxID) bool {
+	var sb core.Sandbox
+	err := w.store.View(w.tasks.stop, func(r store.Reader) (err error) {
+		sb, err = r.SandboxByID(id)
+		return err
+	})
+	return core.IsCode(err, core.CodeNotFound) || err == nil && sb.State == core.StateDeleted
 }
 
 // errUnasked ends a watch that nobody asks for.
 var errUnasked = errors.New("nobody asks for the events")
 
+// errWatchOver ends a watch that was forgotten.
+var errWatchOver = errors.New("the watch was ended")
+
 // keep adds events to those that are asked for. What there is no room for is made up for by saying so.
 func (w *fileWatches) keep(k *keptWatch, list []core.FileEvent) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.kept[k.id] != k {
+		return errWatchOver // what it kept would be kept for nobody, and never be given back
+	}
 	if w.clock.Now().Sub(k.asked) > unasked {
 		return errUnasked
 	}
 	for _, e := range list {
 		size := eventCost + len(e.Path) + len(e.To)
-		if k.size+size > maxKeptEvents || w.size+size > maxKeptAll {
-			w.empty(k)
-			e = core.FileEvent{Kind: core.FileOverflow, Path: k.path}
-			size = eventCost + len(e.Path)
+		if k.size+size > maxKeptEvents {
+			w.overflow(k)
+			continue
 		}
-		k.events = append(k.events, e)
-		k.size += size
-		w.size += size
+		if w.size+size > maxKeptAll {
+			// Who keeps most makes way: nobody loses because of others who don't come for theirs.
+			most := k
+			for _, other := range w.kept {
+				if other.size > most.size {
+					most = other
+				}
+			}
+			w.overflow(most)
+			if most == k {
+				continue
+			}
+		}
+		w.add(k, e, size)
 	}
 	return nil
+}
+
+// overflow drops what is kept and says so. It is under mu.
+func (w *fileWatches) overflow(k *keptWatch) {
+	w.empty(k)
+	w.add(k, core.FileEvent{Kind: core.FileOverflow, Path: k.path}, eventCost+len(k.path))
+}
+
+func (w *fileWatches) add(k *keptWatch, e core.FileEvent, size int) {
+	k.events = append(k.events, e)
+	k.size += size
+	w.size += size
 }
 
 // empty drops what is kept. It is under mu.
@@ -115,15 +192,15 @@ func (w *fileWatches) empty(k *keptWatch) {
 	k.events, k.size = nil, 0
 }
 
-// end notes why a watch has ended. One that nobody asked for is forgotten at once.
-func (w *fileWatches) end(k *keptWatch, err error) {
+// end notes why a watch has ended. One that nobody asked for, or can ask for, is forgotten at once.
+func (w *fileWatches) end(k *keptWatch, err error, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
 		err = io.EOF
 	}
 	k.err = err
-	if errors.Is(err, errUnasked) || w.clock.Now().Sub(k.asked) > unasked {
+	if gone || errors.Is(err, errUnasked) || w.clock.Now().Sub(k.asked) > unasked {
 		w.forget(k)
 	}
 }
