@@ -185,7 +185,7 @@ func (p *packer) enter(dir int, full, name string, depth int) error {
 	if depth >= maxDepth {
 		return core.Errorf(core.CodeUnsupported, "the tree is deeper than %d directories: archive a part of it", maxDepth)
 	}
-	fd, err := openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := openDirectory(dir, name)
 	if err != nil {
 		return gone(fault("open", full, err))
 	}

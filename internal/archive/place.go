@@ -3,11 +3,9 @@ package archive
 import (
 	"archive/tar"
 	"errors"
-	"io/fs"
 	"math"
 	"os"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -23,7 +21,7 @@ type place struct {
 
 // places finds directories below a root, and makes missing ones. It keeps the last one open, in which the next entry mostly is.
 type places struct {
-	root *os.Root
+	root *os.File
 	own  owner
 	dir  *os.File
 	rel  string
@@ -82,53 +80,18 @@ func split(name string) (dir, base string) {
 
 // open opens a directory below the root, and makes it, and those above it, if they are missing.
 func (p *places) open(dir string) (*os.File, error) {
-	d, err := p.openDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = p.makeAll(dir); err == nil {
-			d, err = p.openDir(dir)
-		}
-	}
+	d, err := p.beneath(dir, true)
 	if err != nil {
 		return nil, p.fault(dir, err)
 	}
 	return d, nil
 }
 
-func (p *places) openDir(dir string) (*os.File, error) {
-	if dir == "" {
-		dir = "."
-	}
-	return p.root.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
-}
+func (p *places) openDir(dir string) (*os.File, error) { return p.beneath(dir, false) }
 
-func (p *places) makeAll(dir string) error {
-	for i := 0; i <= len(dir); i++ {
-		if i < len(dir) && dir[i] != '/' {
-			continue
-		}
-		err := p.root.Mkdir(dir[:i], 0o755)
-		switch {
-		case err == nil:
-			d, err := p.openDir(dir[:i])
-			if err != nil {
-				return err
-			}
-			err = p.own.fd(int(d.Fd()))
-			_ = d.Close()
-			if err != nil {
-				return err
-			}
-		case !errors.Is(err, fs.ErrExist):
-			return err
-		}
-	}
-	return nil
-}
-
-// fault says why a directory can't be opened. The library has no value for a path that leads out of a root: it is the only error
-// of these calls that is not the system's.
+// fault says why a directory can't be opened.
 func (p *places) fault(dir string, err error) error {
-	if _, ok := errors.AsType[syscall.Errno](err); !ok {
+	if errors.Is(err, errOutside) {
 		return core.Wrap(core.CodeInvalid, err, "the archive leads out of the directory, through a link at or above %q", dir)
 	}
 	return fault("open", dir, bare(err))
@@ -186,23 +149,19 @@ type later struct {
 	size int
 }
 
-func (l *later) add(root *os.Root, r *report, d dressed) {
+func (l *later) add(in *places, r *report, d dressed) {
 	if l.size += len(d.name) + entryCost; l.size > maxRemembered {
-		l.apply(root, r)
+		l.apply(in, r)
 		l.size = len(d.name) + entryCost
 	}
 	l.list = append(l.list, d)
 }
 
 // apply does what is left to do, from the last one to the first. A directory that was replaced since has nothing to get.
-func (l *later) apply(root *os.Root, r *report) {
+func (l *later) apply(in *places, r *report) {
 	for i := len(l.list) - 1; i >= 0; i-- {
 		d := l.list[i]
-		name := d.name
-		if name == "" {
-			name = "."
-		}
-		f, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		f, err := in.exactly(d.name)
 		if err != nil {
 			continue
 		}
@@ -217,4 +176,18 @@ func (l *later) apply(root *os.Root, r *report) {
 		}
 	}
 	l.list, l.size = nil, 0
+}
+
+// exactly opens a directory that was made, and nothing that a link in its place leads to.
+func (p *places) exactly(name string) (*os.File, error) {
+	if name == "" {
+		return p.top()
+	}
+	dir, base := split(name)
+	d, err := p.openDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = d.Close() }()
+	return p.step(d, base, false)
 }

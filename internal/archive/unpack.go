@@ -39,7 +39,7 @@ const smallFile = chunk
 // them, anything else is replaced. Nothing is made outside: a name with .., or one that leads out through a link, ends it with
 // code invalid. What was made until an error stays, but no file is half written.
 func Unpack(ctx context.Context, r io.Reader, dir string, o UnpackOptions) (core.ArchiveReport, error) {
-	root, err := os.OpenRoot(dir)
+	root, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return core.ArchiveReport{}, err
 	}
@@ -51,7 +51,7 @@ func Unpack(ctx context.Context, r io.Reader, dir string, o UnpackOptions) (core
 	u := &unpacker{ctx: ctx, options: o, stream: s, tr: tar.NewReader(s), places: places{root: root, own: o.own()}}
 	defer u.places.close()
 	err = u.run()
-	u.later.apply(root, &u.report)
+	u.later.apply(&u.places, &u.report)
 	if err == nil {
 		// What comes after the end is padding.
 		if _, rest := io.Copy(io.Discard, s); rest != nil {
@@ -171,7 +171,7 @@ func (u *unpacker) rootEntry(h *tar.Header) error {
 	if !u.options.Made {
 		return nil
 	}
-	d, err := u.places.root.Open(".")
+	d, err := u.places.top()
 	if err != nil {
 		return err
 	}
@@ -195,8 +195,8 @@ func (u *unpacker) directory(name string, h *tar.Header) error {
 		case unix.S_IFDIR:
 			err = nil
 		case unix.S_IFLNK:
-			if target, linkErr := u.places.root.Stat(name); linkErr == nil && target.IsDir() {
-				return nil
+			if target, linkErr := u.places.openDir(name); linkErr == nil {
+				return target.Close()
 			}
 			err = u.insteadOf(at)
 		default:
@@ -234,7 +234,7 @@ func (u *unpacker) dress(d *os.File, name string, h *tar.Header) error {
 	if writeXattrs(fd, h.PAXRecords) {
 		u.skip(name, "its extended attributes can't be kept here")
 	}
-	u.later.add(u.places.root, &u.report, dressed{name, mode, timespec(h)})
+	u.later.add(&u.places, &u.report, dressed{name, mode, timespec(h)})
 	return nil
 }
 

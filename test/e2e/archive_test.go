@@ -155,3 +155,31 @@ func (c *counting) Read(p []byte) (int, error) {
 	c.n += int64(n)
 	return n, err
 }
+
+// testArchiveStaysInside: gVisor follows a link to a directory even if it is told not to, so this is asked of a real kernel.
+func testArchiveStaysInside(t *testing.T, e env) {
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
+	e.Out(t, sb.ID, "mkdir -p /root/outside/sub /root/into; chmod 700 /root/outside/sub")
+	for _, via := range []string{"/root/outside", "../outside"} {
+		for _, inside := range []tar.Header{
+			{Typeflag: tar.TypeReg, Name: "s/evil", Mode: 0o644},
+			{Typeflag: tar.TypeDir, Name: "s/sub", Mode: 0o777},
+			{Typeflag: tar.TypeReg, Name: "s/new/evil", Mode: 0o644},
+			{Typeflag: tar.TypeLink, Name: "taken", Linkname: "s/sub/x"},
+		} {
+			var b bytes.Buffer
+			tw := tar.NewWriter(&b)
+			err := errors.Join(tw.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "s", Linkname: via}), tw.WriteHeader(&inside), tw.Close())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = e.Client.Files(sb.ID).Unpack(ctx(t), "/root/into", &b, shoal.UnpackOptions{})
+			if shoal.ErrorCode(err) != shoal.CodeInvalid {
+				t.Errorf("%s through a link to %s: %v", inside.Name, via, err)
+			}
+		}
+	}
+	if got := e.Out(t, sb.ID, "cd /root/outside; find . | sort; stat -c %a sub"); got != ".\n./sub\n700\n" {
+		t.Errorf("outside: %q", got)
+	}
+}

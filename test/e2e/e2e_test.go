@@ -60,6 +60,7 @@ func TestSandboxes(t *testing.T) {
 		{"big files", testBigFiles},
 		{"20,000 small files by tar", testManySmallFiles},
 		{"archives of everything", testArchiveKinds},
+		{"archives stay inside", testArchiveStaysInside},
 		{"byte-exact writes", testByteExact},
 		{"a download of a file that changes", testChangedDownload},
 		{"metadata kept through every state", testMetadataKept},
