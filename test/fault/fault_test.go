@@ -46,6 +46,8 @@ func TestFaults(t *testing.T) {
 			run = testExec
 		case strings.Contains(point, ".tenant."):
 			run = testTenant
+		case strings.Contains(point, ".template."), strings.Contains(point, ".operation."), strings.Contains(point, ".capture."):
+			run = testTemplate
 		default:
 			continue // imports: TestImportFaults; calls with a key: testOnce
 		}
