@@ -42,6 +42,7 @@ const (
 	minMemoryBytes  = 64 << 20
 	minVCPUs        = 0.1
 	minDiskBytes    = 16 << 20
+	maxDiskBytes    = 1 << 50
 	minPids         = 16
 	minOpenFiles    = 1024
 	maxEnvNameBytes = 256
@@ -151,6 +152,8 @@ func (l Limits) check(r core.Resources) error {
 		return unsupported("disk_bytes", "disk limits can't be enforced on this node: "+l.DiskQuotaReason)
 	case r.DiskBytes != 0 && r.DiskBytes < minDiskBytes:
 		return core.Invalid("disk_bytes", "a disk limit is at least %s", size(minDiskBytes))
+	case r.DiskBytes > maxDiskBytes:
+		return core.Invalid("disk_bytes", "a disk limit is at most %s", size(maxDiskBytes))
 	case l.Max.DiskBytes != 0 && r.DiskBytes > l.Max.DiskBytes:
 		return core.Invalid("disk_bytes", "a sandbox has at most %s of disk here", size(l.Max.DiskBytes))
 	case r.Pids < minPids || r.Pids > l.Max.Pids:

@@ -158,7 +158,7 @@ func fits(r store.Reader, id core.TenantID, quota core.Quota, more core.TenantUs
 		{"template_bytes", quota.TemplateBytes, has.TemplateBytes, more.TemplateBytes, size, "of templates"},
 		{"keys", quota.Keys, has.Keys, more.Keys, count, "API keys"},
 	} {
-		if most, ok := core.Limited(c.limit); ok && c.more > 0 && c.has+c.more > most {
+		if most, ok := core.Limited(c.limit); ok && c.more > 0 && c.has > most-c.more {
 			return overQuota(c.name, "it has %s of %s %s, and this takes %s more", c.show(c.has), c.show(most), c.noun, c.show(c.more))
 		}
 	}

@@ -65,7 +65,7 @@ func (r *reader) TenantUse(tenant core.TenantID) (core.TenantUse, error) {
 	}, `SELECT count(*),
 		coalesce(sum(CASE WHEN state IN ('creating', 'running', 'frozen') THEN vcpus ELSE 0.0 END), 0.0),
 		coalesce(sum(CASE WHEN state IN ('creating', 'running', 'frozen') THEN memory_bytes ELSE 0 END), 0),
-		coalesce(sum(disk_bytes), 0),
+		CAST(min(total(disk_bytes), 9e18) AS INTEGER), -- an exact sum that grows too large is an error
 		(SELECT count(*) FROM template WHERE tenant = ?1), (SELECT coalesce(sum(size_bytes), 0) FROM template WHERE tenant = ?1),
 		(SELECT count(*) FROM api_key WHERE tenant = ?1)
 		FROM sandbox WHERE tenant = ?1 AND state <> 'deleted'`, tenant)
