@@ -176,6 +176,23 @@ func TestTemplates(t *testing.T) {
 }
 
 // TestTemplatePages: a page has as many as were asked for, and says where the next begins.
+func TestGrouped(t *testing.T) {
+	var groups [][]core.Template
+	for _, tmpl := range []core.Template{
+		{Tenant: core.SystemTenant, Name: "base", Version: 3}, {Tenant: "acme", Name: "base", Version: 2}, {Tenant: core.SystemTenant, Name: "base", Version: 2},
+		{Tenant: "acme", Name: "base", Version: 1}, {Tenant: core.SystemTenant, Name: "base", Version: 1}, {Tenant: "acme", Name: "mine", Version: 1},
+	} {
+		groups = grouped(groups, tmpl)
+	}
+	var sizes []int
+	for _, g := range groups {
+		sizes = append(sizes, len(g))
+	}
+	if d := cmp.Diff([]int{3, 2, 1}, sizes); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestTemplatePages(t *testing.T) {
 	w := newWorld(t, domain)
 	first := w.call(http.MethodGet, "/v2/templates?limit=1", "")

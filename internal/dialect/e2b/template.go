@@ -56,17 +56,25 @@ func (a *adapter) templates(r request) ([][]core.Template, error) {
 			return nil, err //nolint:wrapcheck // Control's errors are made for the edge.
 		}
 		for _, t := range list {
-			last := len(groups) - 1
-			if last >= 0 && groups[last][0].Name == t.Name && groups[last][0].Tenant == t.Tenant {
-				groups[last] = append(groups[last], t)
-				continue
-			}
-			groups = append(groups, []core.Template{t})
+			groups = grouped(groups, t)
 		}
 		if page.Cursor = next; next == "" {
 			return groups, nil
 		}
 	}
+}
+
+// grouped puts a version to the others of its template. In our order, versions of a tenant's own stand between those of the system's that
+// has the same name.
+func grouped(groups [][]core.Template, t core.Template) [][]core.Template {
+	near := max(len(groups)-2, 0)
+	for i := near; i < len(groups); i++ {
+		if g := groups[i]; g[0].Name == t.Name && g[0].Tenant == t.Tenant {
+			groups[i] = append(g, t)
+			return groups
+		}
+	}
+	return append(groups, []core.Template{t})
 }
 
 func (a *adapter) listTemplates(w http.ResponseWriter, r request) error {
