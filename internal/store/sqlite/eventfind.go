@@ -23,9 +23,10 @@ func (r *reader) FindEvents(tenant core.TenantID, f store.EventFilter, after int
 	case len(f.Labels) > maxFilterLabels:
 		return page, core.Invalid("label", "a filter has at most %d labels", maxFilterLabels)
 	}
-	// Without an event yet, the first one that will be kept is number 1.
-	err = r.tx.QueryRowContext(r.ctx, "SELECT coalesce(min(seq), 1), coalesce(max(seq), 0) FROM event WHERE tenant = ?", tenant).
-		Scan(&page.Oldest, &page.Through)
+	// Without an event yet, the first one that will be kept is number 1. Each end is asked for by itself: both at once would be
+	// looked for among all.
+	err = r.tx.QueryRowContext(r.ctx, `SELECT coalesce((SELECT min(seq) FROM event WHERE tenant = ?), 1),
+		coalesce((SELECT max(seq) FROM event WHERE tenant = ?), 0)`, tenant, tenant).Scan(&page.Oldest, &page.Through)
 	if err != nil {
 		return page, translate(r.ctx, err, "read the events' ends")
 	}
@@ -61,14 +62,17 @@ func (r *reader) between(c *eventChoice, tenant core.TenantID, f store.EventFilt
 		return n, n != 0, err
 	}
 	if !f.Since.IsZero() {
-		first, ok, err := bound("SELECT coalesce(min(seq), 0) FROM event WHERE tenant = ? AND at >= ? AND seq > ?", tenant, nearest(f.Since), after)
+		c.and("+at >= ?", nearest(f.Since))
+	}
+	if !f.Since.IsZero() && after == 0 { // whoever goes on is behind it
+		first, ok, err := bound("SELECT coalesce(min(seq), 0) FROM event INDEXED BY event_by_time WHERE tenant = ? AND at >= ?", tenant, nearest(f.Since))
 		if err != nil || !ok {
 			return true, err
 		}
-		c.and("seq >= ? AND +at >= ?", first, nearest(f.Since))
+		c.and("seq >= ?", first)
 	}
 	if !f.Until.IsZero() {
-		last, ok, err := bound("SELECT coalesce(max(seq), 0) FROM event WHERE tenant = ? AND at < ? AND seq > ?", tenant, nearest(f.Until), after)
+		last, ok, err := bound("SELECT coalesce(max(seq), 0) FROM event INDEXED BY event_by_time WHERE tenant = ? AND at < ? AND seq > ?", tenant, nearest(f.Until), after)
 		if err != nil || !ok {
 			return true, err
 		}
@@ -85,33 +89,35 @@ func (c *eventChoice) query(f store.EventFilter, limit int) (string, []any) {
 			OR EXISTS (SELECT 1 FROM usage_meter m, json_each(m.labels) WHERE m.sandbox = event.sandbox AND key = ? AND value = ?
 				AND NOT EXISTS (SELECT 1 FROM sandbox s WHERE s.id = event.sandbox)))`, k, v, k, v)
 	}
-	byType := len(f.Types) > 0
+	// Which index is said, since SQLite would rather look at all of the tenant's events in their order.
+	index := ""
 	if f.Actor != "" {
-		column := "actor_id"
-		if f.Sandbox != "" {
-			column = "+actor_id"
-		}
-		c.and(column+" = ?", f.Actor)
+		index = "INDEXED BY event_by_actor "
+		c.and("actor_id = ?", f.Actor)
 	}
 	if f.Sandbox != "" {
+		index = "INDEXED BY event_by_sandbox "
 		c.and("sandbox = ? AND sandbox <> ''", f.Sandbox)
 	}
-	if byType && (f.Actor != "" || f.Sandbox != "") {
-		byType = false
+	if len(f.Types) > 0 && index == "" {
+		return c.byType(f.Types, limit)
+	}
+	if len(f.Types) > 0 {
 		var types []any
 		for _, t := range f.Types {
 			types = append(types, t)
 		}
-		c.and("+type IN (?"+strings.Repeat(", ?", len(types)-1)+")", types...)
+		c.and("type IN (?"+strings.Repeat(", ?", len(types)-1)+")", types...)
 	}
-	if !byType {
-		return "SELECT " + eventColumns + " FROM event WHERE " + c.where + " ORDER BY seq LIMIT ?", append(c.args, limit)
-	}
-	// The first of each type, and of these the first.
+	return "SELECT " + eventColumns + " FROM event " + index + "WHERE " + c.where + " ORDER BY seq LIMIT ?", append(c.args, limit)
+}
+
+// byType takes the first of each type, and of these the first.
+func (c *eventChoice) byType(types []core.EventType, limit int) (string, []any) {
 	var parts []string
 	var args []any
-	for _, t := range f.Types {
-		parts = append(parts, "SELECT * FROM (SELECT "+eventColumns+" FROM event WHERE "+c.where+" AND type = ? ORDER BY seq LIMIT ?)")
+	for _, t := range types {
+		parts = append(parts, "SELECT * FROM (SELECT "+eventColumns+" FROM event INDEXED BY event_by_type WHERE "+c.where+" AND type = ? ORDER BY seq LIMIT ?)")
 		args = append(append(append(args, c.args...), t), limit)
 	}
 	return strings.Join(parts, " UNION ALL ") + " ORDER BY seq LIMIT ?", append(args, limit)
