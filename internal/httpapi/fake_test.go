@@ -404,9 +404,9 @@ func (f *fakeControl) FindEvents(ctx context.Context, p control.Principal, q con
 				list = append(list, e)
 			}
 		}
-		changed, oldest := f.changed, f.oldest
+		changed := f.changed
+		page = store.EventPage{Events: list, Oldest: f.oldest, Through: int64(len(f.events[p.Tenant]))}
 		f.mu.Unlock()
-		page = store.EventPage{Events: list, Oldest: oldest, Through: int64(len(f.events[p.Tenant]))}
 		if len(list) > 0 {
 			page.Through = list[len(list)-1].Seq
 			return page, nil

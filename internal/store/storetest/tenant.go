@@ -141,7 +141,11 @@ func testTenantUse(t *testing.T, open Open) {
 		b.CreatedAt = epoch().Add(time.Duration(i) * time.Second)
 		s.put(b)
 	}
-	s.put(newSandbox(bob))
+	for range 3 { // a sum that no number holds
+		b := newSandbox(bob)
+		b.Resources.DiskBytes = 1 << 62
+		s.put(b)
+	}
 	tmpl := newTemplate(alice, "mine")
 	s.update(func(tx store.Tx) error { _, err := tx.PutTemplate(tmpl); return err })
 	s.putKey(newKey(alice))
@@ -152,6 +156,9 @@ func testTenantUse(t *testing.T, open Open) {
 		})
 		if err != nil {
 			return err
+		}
+		if huge, err := r.TenantUse(bob); err != nil || huge.Sandboxes != 3 || huge.DiskBytes < 1<<62 {
+			t.Errorf("three huge ones: %+v, %v", huge, err)
 		}
 		none, err := r.TenantUse("nobody")
 		wantSame(t, none, core.TenantUse{})
