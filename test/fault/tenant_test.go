@@ -3,10 +3,14 @@ package fault_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"shoal/internal/failpoint"
+	"shoal/internal/store"
+	"shoal/internal/store/sqlite"
 	shoal "shoal/sdk/go"
 	"shoal/test/harness"
 )
@@ -14,6 +18,7 @@ import (
 // testTenant breaks the delete of a tenant that has a sandbox: whatever becomes of the server, the tenant is gone, its key opens nothing, and
 // nothing of it is left in the end.
 func testTenant(t *testing.T, e env, point, action string) {
+	e.purged(t)
 	e.arm(point, action)
 	if _, err := e.Client.Tenants().Create(ctx(t), shoal.CreateTenantRequest{Name: "victim"}); err != nil {
 		t.Fatal(err)
@@ -55,5 +60,25 @@ func testTenant(t *testing.T, e env, point, action string) {
 			}
 			return nil
 		}())
+	})
+}
+
+// purged waits until nothing is left of tenants that were deleted: a server that goes on with that at its start meets its failpoint then.
+func (e env) purged(t *testing.T) {
+	t.Helper()
+	harness.Eventually(t, 30*time.Second, "deleted tenants are purged", func() error {
+		e.Stop()
+		defer e.Restart(harness.Options{})
+		db, err := sqlite.Open(ctx(t), sqlite.Config{Path: filepath.Join(e.Dir, "shoal.db"), Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return err
+		}
+		return errors.Join(db.View(ctx(t), func(r store.Reader) error {
+			list, err := r.TenantsToPurge()
+			if len(list) > 0 {
+				err = fmt.Errorf("%d are not", len(list))
+			}
+			return err
+		}), db.Close())
 	})
 }
