@@ -93,13 +93,13 @@ func testImport(t *testing.T, e env) {
 // testTemplateOfSandbox makes a template of what was prepared in a sandbox, while a program in it writes.
 func testTemplateOfSandbox(t *testing.T, e env) {
 	sb := e.Sandbox(t, shoal.CreateSandboxRequest{Name: "prepared"})
-	e.Out(t, sb.ID, `mkdir -p /etc/ssh /work && echo key >/etc/ssh/ssh_host_x_key && echo mine >/tmp/scratch &&
-		printf 'not flushed' >/work/result && ln -s /tmp /work/link && chown 1234:5678 /work/result && chmod 4711 /work/result`)
+	e.Out(t, sb.ID, `mkdir -p /etc/ssh /made && echo key >/etc/ssh/ssh_host_x_key && echo mine >/tmp/scratch &&
+		printf 'not flushed' >/made/result && ln -s /tmp /made/link && chown 1234:5678 /made/result && chmod 4711 /made/result`)
 	if _, err := e.Client.Execs(sb.ID).Start(ctx(t), shoal.ExecRequest{Shell: counter}); err != nil {
 		t.Fatal(err)
 	}
 	before := e.moved(t, sb, 3)
-	user, dir := "nobody", "/work"
+	user, dir := "nobody", "/made"
 	tmpl := e.make(t, shoal.CreateTemplateRequest{Name: "warm", FromSandbox: "prepared", User: &user, Workdir: &dir})
 	if tmpl.PackageCount == 0 || tmpl.User != "nobody" || !strings.Contains(tmpl.Source, sb.ID) {
 		t.Errorf("made: %+v", tmpl)
@@ -107,7 +107,7 @@ func testTemplateOfSandbox(t *testing.T, e env) {
 	e.moved(t, sb, before)
 	child := e.Sandbox(t, shoal.CreateSandboxRequest{Template: "warm", Name: "child"})
 	r := e.Run(t, child.ID, shoal.ExecRequest{Shell: `pwd; id -un; cat /etc/hostname; ls /tmp | wc -l; test -e /etc/ssh/ssh_host_x_key && echo leaked`})
-	if *r.Stdout != "/work\nnobody\nchild\n0\n" {
+	if *r.Stdout != "/made\nnobody\nchild\n0\n" {
 		t.Errorf("in a sandbox of it: %s", harness.Describe(r))
 	}
 	r = e.Run(t, child.ID, shoal.ExecRequest{User: "root", Shell: `stat -c '%u %g %a' result; cat result; readlink link; cat /root/count`})
@@ -129,7 +129,7 @@ func testTemplateOfSandbox(t *testing.T, e env) {
 		}
 	}
 	// It needs nothing of the sandbox that it was made of.
-	if out := e.Out(t, e.Sandbox(t, shoal.CreateSandboxRequest{Name: "grandchild", Template: "warm"}).ID, "cat result 2>/dev/null; pwd"); !strings.HasSuffix(out, "/work\n") {
+	if out := e.Out(t, e.Sandbox(t, shoal.CreateSandboxRequest{Name: "grandchild", Template: "warm"}).ID, "cat result 2>/dev/null; pwd"); !strings.HasSuffix(out, "/made\n") {
 		t.Errorf("%q", out)
 	}
 	if err := e.Client.Sandboxes().Delete(ctx(t), "grandchild"); err != nil {

@@ -230,10 +230,10 @@ func TestFinish(t *testing.T) {
 				tc.entries[i].Linkname = strings.ReplaceAll(tc.entries[i].Linkname, "/VICTIM", victim)
 			}
 			mustApply(t, tree, pack(t, nil, tc.entries...))
-			if err := tree.Finish("/work/dir"); err != nil {
+			if err := tree.Finish("/srv/dir"); err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []string{"proc", "sys", "dev", "tmp", "run", "run/shoal", "work/dir"} {
+			for _, name := range []string{"proc", "sys", "dev", "tmp", "run", "run/shoal", "srv/dir"} {
 				var st unix.Stat_t
 				if err := unix.Lstat(filepath.Join(root, name), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 					t.Errorf("%s: %o, %v", name, st.Mode, err)

@@ -69,10 +69,10 @@ func oddImages(program string) []odd {
 			},
 		}, {
 			name: "a numeric user and a directory that is missing", entries: []tar.Header{app}, files: files(),
-			config: map[string]any{"User": "1000:1001", "WorkingDir": "/work/dir", "Env": []string{"PATH=/", "HOME=/somewhere"}},
+			config: map[string]any{"User": "1000:1001", "WorkingDir": "/srv/dir", "Env": []string{"PATH=/", "HOME=/somewhere"}},
 			runs: []run{
-				{core.ExecSpec{Cmd: []string{"app"}}, "1000:1001 /work/dir <nil> PATH=/ HOME=/somewhere\n", ""},
-				{cmd("0"), "0:0 /work/dir <nil>", ""},
+				{core.ExecSpec{Cmd: []string{"app"}}, "1000:1001 /srv/dir <nil> PATH=/ HOME=/somewhere\n", ""},
+				{cmd("0"), "0:0 /srv/dir <nil>", ""},
 			},
 		}, {
 			name:    "a named user and group",
