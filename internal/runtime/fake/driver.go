@@ -157,7 +157,7 @@ func (d *Driver) Stats(ctx context.Context, id core.SandboxID) (runtime.Stats, e
 	}
 	s := runtime.Stats{
 		At: time.Now(), MemoryBytes: 16 << 20, MemoryLimitBytes: b.spec.Resources.MemoryBytes, PSSBytes: -1,
-		Processes: 1 + b.conns,
+		Processes: 1 + len(b.conns),
 	}
 	if d.world.stats != nil {
 		d.world.stats(id, &s)
@@ -231,17 +231,13 @@ func (d *Driver) DialGuest(ctx context.Context, id core.SandboxID) (net.Conn, er
 	if err != nil {
 		return nil, core.Wrap(core.CodeExhausted, err, "no connection could be made")
 	}
-	b.conns++
+	b.conns[guest] = struct{}{}
 	spec := b.spec
-	stop := context.AfterFunc(b.ctx, func() { //nolint:contextcheck // The connection lives as long as the sandbox, not the call.
-		_ = guest.Close() // The sandbox has ended: nobody is left to tell.
-	})
 	w.agents.Go(func() {
 		w.cfg.Agent(b.ctx, spec, guest)
-		stop()
-		_ = guest.Close() // Likewise.
+		_ = guest.Close() // The caller's end tells.
 		w.mu.Lock()
-		b.conns--
+		delete(b.conns, guest)
 		w.mu.Unlock()
 	})
 	return host, nil

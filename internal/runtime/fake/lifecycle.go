@@ -3,6 +3,7 @@ package fake
 import (
 	"context"
 	"errors"
+	"net"
 
 	"shoal/internal/core"
 	"shoal/internal/runtime"
@@ -35,7 +36,9 @@ func (d *Driver) Create(ctx context.Context, spec runtime.Spec) error {
 	life, end := context.WithCancel(context.Background())
 	d.world.mu.Lock()
 	defer d.world.mu.Unlock()
-	d.world.boxes[spec.ID] = &box{spec: spec, digest: d.world.cfg.Digest, running: true, ctx: life, end: end, owner: d}
+	d.world.boxes[spec.ID] = &box{
+		spec: spec, digest: d.world.cfg.Digest, running: true, ctx: life, cancel: end, owner: d, conns: map[net.Conn]struct{}{},
+	}
 	return nil
 }
 
@@ -133,7 +136,6 @@ func (d *Driver) Kill(ctx context.Context, id core.SandboxID) error {
 	d.world.mu.Lock()
 	defer d.world.mu.Unlock()
 	if b := d.world.boxes[id]; b != nil {
-		b.running = false
 		b.end()
 		delete(d.world.boxes, id)
 	}

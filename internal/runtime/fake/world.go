@@ -72,12 +72,22 @@ type box struct {
 	digest  string
 	started bool
 	running bool
-	// ctx ends with the sandbox: connections and agents end with it.
-	ctx context.Context
-	end context.CancelFunc
+	// ctx ends with the sandbox, and agents with it.
+	ctx    context.Context
+	cancel context.CancelFunc
 	// owner is the driver that reports the exit; nil between a restart and Adopt.
 	owner *Driver
-	conns int
+	// conns are the agents' ends of open connections.
+	conns map[net.Conn]struct{}
+}
+
+// end ends what runs in the sandbox: when it returns, nothing in it answers any more. World.mu is held.
+func (b *box) end() {
+	b.running = false
+	b.cancel()
+	for conn := range b.conns {
+		_ = conn.Close() // Nobody is left to tell.
+	}
 }
 
 // NewWorld returns a host without sandboxes.
@@ -135,7 +145,6 @@ func (w *World) Crash(id core.SandboxID, reason string) error {
 		w.mu.Unlock()
 		return fmt.Errorf("sandbox %s does not run", id)
 	}
-	b.running = false
 	b.end()
 	owner, started := b.owner, b.started
 	exit := runtime.Exit{ID: id, Incarnation: b.spec.Incarnation, Reason: reason}
@@ -150,7 +159,6 @@ func (w *World) Crash(id core.SandboxID, reason string) error {
 func (w *World) Close() {
 	w.mu.Lock()
 	for _, b := range w.boxes {
-		b.running = false
 		b.end()
 	}
 	clear(w.boxes)
