@@ -84,10 +84,13 @@ func TestExecIsLostWithItsSandbox(t *testing.T) {
 			}
 			_ = stream.Close()
 			if how == "crash" {
-				eventually(t, "the record says lost", func() bool {
-					got, err := w.svc.GetExec(t.Context(), alice, string(sb.ID), e.ID)
-					return err == nil && got.Outcome == core.OutcomeLost && got.ExitCode == nil
-				})
+				// At once: who is told of the loss does not find the sandbox running.
+				if got, err := w.svc.GetSandbox(t.Context(), alice, string(sb.ID)); err != nil || got.State != core.StateFailed {
+					t.Errorf("the sandbox is %s, %v", got.State, err)
+				}
+				if got, err := w.svc.GetExec(t.Context(), alice, string(sb.ID), e.ID); err != nil || got.Outcome != core.OutcomeLost || got.ExitCode != nil {
+					t.Errorf("the record says %+v, %v", got, err)
+				}
 			}
 		})
 	}

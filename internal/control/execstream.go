@@ -3,8 +3,10 @@ package control
 import (
 	"io"
 	"sync"
+	"time"
 
 	"shoal/internal/core"
+	"shoal/internal/store"
 )
 
 // followed is a stream that records the end of its exec when it passes, and hands the exec to its sandbox's watcher when it
@@ -51,6 +53,9 @@ func (f *followed) Recv() (core.ExecMessage, error) {
 		whole := f.exec
 		whole.PID = m.Exec.PID
 		if m.Kind == core.ExecEnded {
+			if m.Exec.Outcome == core.OutcomeLost && f.machineGone() {
+				f.awaitRecord()
+			}
 			whole = f.w.records.ended(f.w.tasks.stop, f.actor, f.sb, f.exec, *m.Exec)
 			f.mu.Lock()
 			f.ended = true
@@ -78,6 +83,33 @@ func (f *followed) stillWanted() bool {
 func (f *followed) machineGone() bool {
 	_, err := f.w.node.Guest(f.sb.ID)
 	return err != nil && !f.w.tasks.closing()
+}
+
+// recordMost bounds how long the end of an exec waits for the record that its sandbox's machine has ended.
+const recordMost = 10 * time.Second
+
+// awaitRecord waits until it is on record that the machine has ended: who learns that an exec is lost does not find its sandbox running.
+func (f *followed) awaitRecord() {
+	tooLate := f.w.clock.After(recordMost)
+	for {
+		news := f.w.waiters.wait(f.sb.Tenant)
+		running := false
+		err := f.w.store.View(f.w.tasks.stop, func(r store.Reader) error {
+			sb, err := r.SandboxByID(f.sb.ID)
+			running = sb.State == core.StateRunning && sb.Incarnation == f.sb.Incarnation
+			return err
+		})
+		if err != nil || !running {
+			return
+		}
+		select {
+		case <-news:
+		case <-tooLate:
+			return
+		case <-f.w.tasks.stop.Done():
+			return
+		}
+	}
 }
 
 // Close stops following. The process goes on, and its end is learned by the watcher.
