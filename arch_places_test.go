@@ -40,6 +40,7 @@ var places = []place{
 	{"internal/mountinfo", groupLeaf},
 	{"internal/osthread", groupLeaf},
 	{"internal/pki", groupLeaf},
+	{"internal/seal", groupLeaf},
 	{"internal/outbound", groupLeaf},
 	{"internal/httpserve", groupLeaf},
 	{"internal/files", groupLeaf},

@@ -687,7 +687,7 @@ type CreateTemplateRequest struct {
 	// Name The name whose next version it is: 1 to 63 characters of [a-z0-9-], not of the form of an id.
 	Name string `json:"name"`
 
-	// Password The user's password, or without `username` a bearer token. Only with `from_image`. Not kept. Default: anonymous.
+	// Password The user's password, or without `username` a bearer token. Only with `from_image`. Not kept. Default: the login that is kept for the registry, or anonymous.
 	Password string `json:"password,omitempty,omitzero"`
 
 	// Platform Which of an image's platforms, such as `linux/amd64`. Default: the server's own.
@@ -699,7 +699,7 @@ type CreateTemplateRequest struct {
 	// User The default user of execs: a name or number, optionally `:group`. Default: the source's.
 	User *string `json:"user,omitempty"`
 
-	// Username A user of the registry. Only with `from_image` and `password`. Not kept. Default: anonymous.
+	// Username A user of the registry. Only with `from_image` and `password`. Not kept. Default: the login that is kept for the registry, or anonymous.
 	Username string `json:"username,omitempty,omitzero"`
 
 	// Workdir The default working directory, absolute. Default: the source's.
@@ -792,7 +792,7 @@ type Event struct {
 	// Seq Rises by one per tenant, without gaps.
 	Seq int64 `json:"seq"`
 
-	// Type What happened as noun.verb: `sandbox.creating`, `sandbox.running`, `sandbox.resized`, `sandbox.failed`, `sandbox.deleted`, `exec.started`, `exec.ended`, `template.importing`, `template.ready`, `template.failed`, `template.deleted`, `template.tagged`, `template.untagged`, `key.created`, `key.deleted`, `operation.started`, `operation.ended`.
+	// Type What happened as noun.verb: `sandbox.creating`, `sandbox.running`, `sandbox.resized`, `sandbox.failed`, `sandbox.deleted`, `exec.started`, `exec.ended`, `template.importing`, `template.ready`, `template.failed`, `template.deleted`, `template.tagged`, `template.untagged`, `key.created`, `key.deleted`, `login.kept`, `login.deleted`, `operation.started`, `operation.ended`.
 	Type string `json:"type"`
 }
 
@@ -1302,6 +1302,39 @@ type Package struct {
 
 	// Version Its version.
 	Version string `json:"version"`
+}
+
+// PutRegistryRequest A login for a registry.
+type PutRegistryRequest struct {
+	// Password The user's password or access token, or without `username` a bearer token.
+	Password string `json:"password"`
+
+	// Username A user of the registry. Default: none, the password is a bearer token.
+	Username string `json:"username,omitempty,omitzero"`
+}
+
+// Registry A registry that the tenant keeps a login for.
+type Registry struct {
+	// CreatedAt When a login was first kept for it.
+	CreatedAt time.Time `json:"created_at"`
+
+	// Host The registry, in lower case; `docker.io` for all names of Docker Hub.
+	Host string `json:"host"`
+
+	// UpdatedAt When it was last replaced.
+	UpdatedAt time.Time `json:"updated_at"`
+
+	// Username The user; absent if the login is a bearer token.
+	Username string `json:"username,omitempty,omitzero"`
+}
+
+// RegistryList One page of registries.
+type RegistryList struct {
+	// NextCursor The cursor of the next page; absent on the last, and only there.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+
+	// Registries The registries.
+	Registries []Registry `json:"registries"`
 }
 
 // ResizeExecRequest The new size of a terminal.
@@ -2045,6 +2078,15 @@ type GetOperationParams struct {
 	Wait int `form:"wait,omitempty" json:"wait,omitempty,omitzero"`
 }
 
+// ListRegistriesParams defines parameters for ListRegistries.
+type ListRegistriesParams struct {
+	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
+	Cursor CursorParam `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
+	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
 // ListSandboxesParams defines parameters for ListSandboxes.
 type ListSandboxesParams struct {
 	// State Only sandboxes in one of these states. May be repeated.
@@ -2363,6 +2405,9 @@ type GetUsageParams struct {
 
 // CreateKeyJSONRequestBody defines body for CreateKey for application/json ContentType.
 type CreateKeyJSONRequestBody = CreateKeyRequest
+
+// PutRegistryJSONRequestBody defines body for PutRegistry for application/json ContentType.
+type PutRegistryJSONRequestBody = PutRegistryRequest
 
 // CreateSandboxJSONRequestBody defines body for CreateSandbox for application/json ContentType.
 type CreateSandboxJSONRequestBody = CreateSandboxRequest

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "0f6186e58f722bda9124e7107784dd969cd4e7812c5afaecf34a314246382ddf"
+const DocumentDigest = "aebcfe56982689607d135e8047c629d0516c2cd29c90bc4d6bb834750e066293"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "2fc70d4a9a6696c456f694a8cdeed0b7f11412b9f57bb01195224a6aa67bed82"
+const TypesDigest = "4948d5e18a9e3ea8af5d0e32f1575b65128117c5910885ab1f88742c9770648a"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -55,6 +55,13 @@ func Routes() []Route {
 		}},
 		{ID: "cancelOperation", Method: "DELETE", Path: "/v1/operations/{id}", Open: false, Body: false},
 		{ID: "getQuota", Method: "GET", Path: "/v1/quota", Open: false, Body: false},
+		{ID: "listRegistries", Method: "GET", Path: "/v1/registries", Open: false, Body: false, Query: []Parameter{
+			{Name: "cursor", Type: String, MaxLength: 1024},
+			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
+		}},
+		{ID: "getRegistry", Method: "GET", Path: "/v1/registries/{host}", Open: false, Body: false},
+		{ID: "putRegistry", Method: "PUT", Path: "/v1/registries/{host}", Open: false, Body: true},
+		{ID: "deleteRegistry", Method: "DELETE", Path: "/v1/registries/{host}", Open: false, Body: false},
 		{ID: "createSandbox", Method: "POST", Path: "/v1/sandboxes", Open: false, Body: true, Keyed: true},
 		{ID: "listSandboxes", Method: "GET", Path: "/v1/sandboxes", Open: false, Body: false, Query: []Parameter{
 			{Name: "state", Many: true, Type: String, Enum: []string{"creating", "running", "frozen", "standby", "hibernated", "stopped", "failed", "deleted"}},

@@ -28,6 +28,7 @@ import (
 	"shoal/internal/image/spool"
 	"shoal/internal/node"
 	"shoal/internal/obs"
+	"shoal/internal/seal"
 	"shoal/internal/store"
 	"shoal/internal/store/sqlite"
 )
@@ -179,6 +180,7 @@ func (s *server) openControl(ctx context.Context) error {
 	}
 	s.control = control.New(control.Config{
 		Store: s.store, Node: s.node, NodeID: id, Limits: limits, Sizes: sizes, Build: s.buildTemplate, ImportImage: importImage, Spool: uploads,
+		Vault:     seal.New(s.dir.join(seal.KeyFile)),
 		Bootstrap: s.cfg.Templates.Bootstrap, Logger: s.log, Observer: s.metrics,
 	})
 	if err := s.control.Start(ctx); err != nil {

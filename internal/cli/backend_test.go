@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"shoal/internal/httpapi"
 	"shoal/internal/image/spool"
 	"shoal/internal/pki"
+	"shoal/internal/seal"
 	"shoal/internal/store/sqlite"
 )
 
@@ -57,7 +59,7 @@ func newBackend(t *testing.T) *backend {
 			CPUWeight:       true,
 			DiskQuotaReason: "a test has no quotas",
 		},
-		ImportImage: importImage, Spool: uploads,
+		ImportImage: importImage, Spool: uploads, Vault: seal.New(filepath.Join(dir, seal.KeyFile)),
 		Build: func(ctx context.Context, _, _ string, progress func(string, int)) (control.BuiltTemplate, error) {
 			progress("unpacking packages", 40)
 			close(begun)
@@ -118,6 +120,11 @@ func importImage(ctx context.Context, src core.ImageSource, _ string, progress f
 	progress("fetching the image", 10)
 	switch {
 	case src.Ref == "example/app", src.Ref == "registry.example/secret" && src.Username == "ci" && src.Password == "hunter2":
+	case src.Ref == "registry.example/secret" && src.Username == "" && src.Login != nil:
+		username, password, err := src.Login(ctx, "registry.example")
+		if err != nil || username != "ci" || password != "hunter2" {
+			return control.BuiltTemplate{}, errors.Join(err, core.Errorf(core.CodeNotFound, "the registry has no such image"))
+		}
 	case src.Ref == "example/slow":
 		<-ctx.Done()
 		return control.BuiltTemplate{}, ctx.Err()

@@ -61,11 +61,10 @@ func (m *makeFlags) request(a *app, c *cobra.Command, name string) (shoal.Create
 
 func templateImportCommand(a *app) *cobra.Command {
 	var (
-		m              makeFlags
-		username       string
-		passwordStdin  bool
-		platform       string
-		passwordEnvVar = "SHOAL_REGISTRY_PASSWORD"
+		m             makeFlags
+		username      string
+		passwordStdin bool
+		platform      string
 	)
 	c := &cobra.Command{
 		Use:   "import NAME SOURCE",
@@ -78,8 +77,8 @@ func templateImportCommand(a *app) *cobra.Command {
   - for such a tar on our input
 
 What begins with / or . and what ends in .tar, .tar.gz, .tgz or .tar.zst is a file or directory; it is uploaded. A registry is
-asked anonymously unless --username is given, with the password in SHOAL_REGISTRY_PASSWORD or on our input; neither is
-kept. It waits until the template is ready, and shows how far it is. If it is interrupted, the import goes on.`,
+asked with --username, and the password in SHOAL_REGISTRY_PASSWORD or on our input, neither of which is kept; else with the login
+that 'shoal registry login' keeps for it; else anonymously. It waits until the template is ready, and shows how far it is. If it is interrupted, the import goes on.`,
 		Example: `  shoal template import app ghcr.io/owner/app:1.2 --tag stable
   docker save app | shoal template import app -
   shoal template import app ./layout
@@ -94,12 +93,8 @@ kept. It waits until the template is ready, and shows how far it is. If it is in
 			switch {
 			case local && (username != "" || passwordStdin):
 				return usage(c, "--username and --password-stdin are for a registry, and %s is on this machine", args[1])
-			case passwordStdin:
-				req.Password, err = readPassword(a.in)
-			case username != "":
-				if req.Password = a.getenv(passwordEnvVar); req.Password == "" {
-					err = errors.New("--username needs a password: set " + passwordEnvVar + ", or pipe it in with --password-stdin")
-				}
+			case passwordStdin, username != "":
+				req.Password, err = readLogin(a, username, passwordStdin)
 			}
 			if err != nil {
 				return usage(c, "%v", err)

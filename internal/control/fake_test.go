@@ -504,11 +504,15 @@ type world struct {
 	clock *clock
 	node  *node
 	store store.Store
+	// dir has the database.
+	dir   string
 	svc   *control.Service
 	build control.TemplateBuilder
 	// images imports images; uploads, if it is set, takes uploads.
 	images  control.ImageImporter
 	uploads control.Spool
+	// vault seals logins; nil keeps none.
+	vault control.Vault
 	// time, if it is set, takes the place of clock.
 	time core.Clock
 	// sizes are what sandboxes keep on the disk.
@@ -534,7 +538,8 @@ func newWorld(t testing.TB) *world {
 		progress("unpacking", 50)
 		return control.BuiltTemplate{Source: "test", Config: core.TemplateConfig{User: "root"}}, nil
 	}
-	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "shoal.db"), Logger: slog.New(slog.DiscardHandler)})
+	w.dir = t.TempDir()
+	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(w.dir, "shoal.db"), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -563,7 +568,7 @@ func (w *world) start() *world {
 	}
 	w.svc = control.New(control.Config{
 		Store: w.store, Node: w.node, NodeID: "n1", Clock: now, Logger: slog.New(slog.DiscardHandler),
-		Bootstrap: []string{"minimal"}, ImportImage: w.images, Spool: w.uploads, Sizes: w.sizes,
+		Bootstrap: []string{"minimal"}, ImportImage: w.images, Spool: w.uploads, Sizes: w.sizes, Vault: w.vault,
 		Build: func(ctx context.Context, recipe, dir string, p func(string, int)) (control.BuiltTemplate, error) {
 			return w.build(ctx, recipe, dir, p)
 		},

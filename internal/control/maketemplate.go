@@ -18,6 +18,7 @@ type making struct {
 	*deps
 	operations *operations
 	keeping    *keeping
+	logins     *registryLogins
 	// importer may be nil, if this server imports no images.
 	importer ImageImporter
 	spool    Spool
@@ -81,6 +82,8 @@ func (m *making) ofImage(ctx context.Context, p Principal, spec core.TemplateSpe
 	in := intended{kind: core.WorkTemplateImport, intent: intent}
 	if src.Username != "" || src.Password != "" {
 		in.intent = nil // Without them it can't be done again, and nobody keeps them.
+	} else if src.Ref != "" {
+		src.Login = m.logins.finder(p.Tenant)
 	}
 	rec := m.draft(p, spec)
 	in.record = func(tx store.Tx, op *core.Operation) error { return m.record(tx, p, rec, op, target) }
@@ -196,7 +199,7 @@ func (m *making) resume(_ context.Context, op core.Operation) (work, error) {
 	if err := json.Unmarshal([]byte(op.Intent), &in); err != nil {
 		return nil, fmt.Errorf("read intent: %w", err)
 	}
-	src := core.ImageSource{Ref: in.Ref, Platform: in.Platform}
+	src := core.ImageSource{Ref: in.Ref, Platform: in.Platform, Login: m.logins.finder(op.Tenant)}
 	if in.Upload != "" {
 		var err error
 		if src, err = m.uploaded(op.Tenant, in); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"shoal/internal/control"
 	"shoal/internal/core"
+	"shoal/internal/seal"
 	"shoal/internal/store"
 )
 
@@ -81,7 +83,8 @@ func (s *shelf) count() int {
 	return len(s.kept)
 }
 
-// gallery is a world with images: "app" has a config, "slow" comes when it is let, all others are refused.
+// gallery is a world with images: "app" has a config, "slow" comes when it is let, those of private.example need a login, all others are
+// refused.
 type gallery struct {
 	*world
 	shelf *shelf
@@ -93,7 +96,7 @@ type gallery struct {
 func newGallery(t *testing.T) *gallery {
 	t.Helper()
 	g := &gallery{world: newWorld(t), shelf: &shelf{kept: map[core.UploadID]string{}}, slow: make(chan struct{})}
-	g.uploads = g.shelf
+	g.uploads, g.vault = g.shelf, seal.New(filepath.Join(t.TempDir(), seal.KeyFile))
 	g.images = func(ctx context.Context, src core.ImageSource, _ string, progress func(string, int)) (control.BuiltTemplate, error) {
 		g.mu.Lock()
 		g.asked = append(g.asked, src)
@@ -107,6 +110,10 @@ func newGallery(t *testing.T) *gallery {
 			case <-g.slow:
 			case <-ctx.Done():
 				return control.BuiltTemplate{}, ctx.Err()
+			}
+		case strings.HasPrefix(src.Ref, "private.example/"):
+			if err := g.enter(ctx, src); err != nil {
+				return control.BuiltTemplate{}, err
 			}
 		case src.Ref == "secret" && src.Username == "u" && src.Password.Reveal() == "pw":
 		default:

@@ -81,6 +81,11 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"DeleteTemplate": core.ScopeTemplatesWrite,
 		"PutUpload":      core.ScopeTemplatesWrite,
 		"DeleteUpload":   core.ScopeTemplatesWrite,
+		// A login is for templates alone: who makes them keeps it.
+		"PutRegistryLogin":    core.ScopeTemplatesWrite,
+		"DeleteRegistryLogin": core.ScopeTemplatesWrite,
+		"GetRegistryLogin":    core.ScopeTemplatesRead,
+		"ListRegistryLogins":  core.ScopeTemplatesRead,
 		// All operations there are make templates.
 		"ListOperations":  core.ScopeTemplatesRead,
 		"GetOperation":    core.ScopeTemplatesRead,

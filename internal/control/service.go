@@ -28,6 +28,8 @@ type Config struct {
 	// callers upload for that; nil if it takes none.
 	ImportImage ImageImporter
 	Spool       Spool
+	// Vault seals the logins that tenants keep for registries; nil if this server keeps none.
+	Vault Vault
 	// Bootstrap names the templates to have, in the order in which they are made.
 	Bootstrap []string
 	Clock     core.Clock
@@ -68,6 +70,7 @@ type Service struct {
 	*making
 	*keeping
 	*uploads
+	*registryLogins
 	*audit
 	*batches
 	*ensures
@@ -150,7 +153,10 @@ func New(cfg Config) *Service {
 func (s *Service) addTemplates(cfg Config) {
 	s.templates = &templates{deps: s.deps, build: cfg.Build, names: cfg.Bootstrap, underWay: s.operations.underWay}
 	s.keeping = &keeping{s.deps}
-	s.making = &making{deps: s.deps, operations: s.operations, keeping: s.keeping, importer: cfg.ImportImage, spool: cfg.Spool}
+	s.registryLogins = &registryLogins{deps: s.deps, vault: cfg.Vault}
+	s.making = &making{
+		deps: s.deps, operations: s.operations, keeping: s.keeping, logins: s.registryLogins, importer: cfg.ImportImage, spool: cfg.Spool,
+	}
 	s.uploads = &uploads{deps: s.deps, spool: cfg.Spool}
 	s.operations.workers[core.WorkTemplateImport], s.operations.workers[core.WorkTemplateCreate] = s.making, s.making
 }

@@ -34,7 +34,7 @@ func EventTypes() []EventType {
 		EventExecStarted, EventExecEnded, EventTemplateReady, EventTemplateFailed, EventKeyCreated, EventKeyDeleted,
 		EventTenantCreated, EventTenantUpdated, EventTenantDeleted,
 		EventTemplateImporting, EventTemplateDeleted, EventTemplateTagged, EventTemplateUntagged,
-		EventOperationStarted, EventOperationEnded,
+		EventOperationStarted, EventOperationEnded, EventLoginKept, EventLoginDeleted,
 	}
 }
 

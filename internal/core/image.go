@@ -13,6 +13,8 @@ type ImageSource struct {
 	// bearer token.
 	Username string
 	Password Secret
+	// Login is asked for the login of Ref's registry, and of no other, if Username and Password are empty; nil is none.
+	Login LoginFinder `json:"-"`
 	// Platform is "os/architecture" or "os/architecture/variant"; empty is the host's own.
 	Platform string
 }

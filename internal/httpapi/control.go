@@ -18,6 +18,7 @@ type Control interface {
 	Files
 	Execs
 	Templates
+	Registries
 	Operations
 	Callers
 	Keys
@@ -94,6 +95,14 @@ type Templates interface {
 	UntagTemplate(ctx context.Context, p control.Principal, ref, tag string) error
 	PutUpload(ctx context.Context, p control.Principal, r io.Reader) (core.Upload, error)
 	DeleteUpload(ctx context.Context, p control.Principal, id core.UploadID) error
+}
+
+// Registries are the use cases on the logins that are kept for registries.
+type Registries interface {
+	PutRegistryLogin(ctx context.Context, p control.Principal, spec core.RegistryLoginSpec) (core.RegistryLogin, error)
+	GetRegistryLogin(ctx context.Context, p control.Principal, host string) (core.RegistryLogin, error)
+	ListRegistryLogins(ctx context.Context, p control.Principal, page store.Page) ([]core.RegistryLogin, string, error)
+	DeleteRegistryLogin(ctx context.Context, p control.Principal, host string) error
 }
 
 // Operations are the use cases on long work.

@@ -103,6 +103,36 @@ func (f *fakeControl) DeleteUpload(_ context.Context, _ control.Principal, id co
 	return core.Errorf(core.CodeNotFound, "no such upload")
 }
 
+// fakeLogin is what is kept for a registry of the host.
+func (f *fakeControl) fakeLogin(host string) core.RegistryLogin {
+	return core.RegistryLogin{Tenant: "t1", Host: host, Username: "ci", Sealed: []byte("sealed"), CreatedAt: epoch, UpdatedAt: epoch.Add(time.Minute)}
+}
+
+func (f *fakeControl) PutRegistryLogin(_ context.Context, _ control.Principal, spec core.RegistryLoginSpec) (core.RegistryLogin, error) {
+	if spec.Password.Reveal() != "correct horse" {
+		return core.RegistryLogin{}, core.Invalid("password", "a login has a password; without a username it is a token")
+	}
+	l := f.fakeLogin(spec.Host)
+	l.Username = spec.Username
+	return l, nil
+}
+
+func (f *fakeControl) GetRegistryLogin(_ context.Context, _ control.Principal, host string) (core.RegistryLogin, error) {
+	if host != "ghcr.io" {
+		return core.RegistryLogin{}, core.Errorf(core.CodeNotFound, "no login is kept for this registry")
+	}
+	return f.fakeLogin(host), nil
+}
+
+func (f *fakeControl) ListRegistryLogins(_ context.Context, _ control.Principal, page store.Page) ([]core.RegistryLogin, string, error) {
+	return paged([]core.RegistryLogin{f.fakeLogin("ghcr.io"), f.fakeLogin("registry.example:5000")}, page)
+}
+
+func (f *fakeControl) DeleteRegistryLogin(ctx context.Context, p control.Principal, host string) error {
+	_, err := f.GetRegistryLogin(ctx, p, host)
+	return err
+}
+
 func (f *fakeControl) template() core.Template {
 	return core.Template{
 		ID: "t000000000000000000001", Tenant: core.SystemTenant, Name: "base", Version: 1, Visibility: core.VisibilityPublic,

@@ -23,6 +23,7 @@ import (
 	"shoal/internal/httpapi"
 	"shoal/internal/httpserve"
 	"shoal/internal/image/spool"
+	"shoal/internal/seal"
 	"shoal/internal/store"
 	"shoal/internal/store/sqlite"
 )
@@ -69,6 +70,7 @@ const mine = core.SandboxID("s000000000000000000001")
 var theirs = map[string][]string{
 	"sandbox": {"s000000000000000000002", "their-sandbox"}, "exec": {"e000000000000000000002"}, "key": {"k000000000000000000002"},
 	"template": {"t000000000000000000002", "their-template"}, "operation": {"o000000000000000000002"}, "upload": {"u000000000000000000002"}, "tenant": {"b", "their-tenant"},
+	"registry": {"their-registry.example:5000"},
 }
 
 // nobodys is an id that nothing has.
@@ -96,7 +98,8 @@ func routes() map[string]route {
 		"listAudit": {query: "actor=REF", ref: "key"}, "createKey": named(`{"scopes":["files"]}`), "listKeys": own, "deleteKey": own,
 		"listEvents": own, "getUsage": {query: "sandbox=REF", ref: "sandbox"}, "listOperations": own, "getOperation": own, "cancelOperation": own, "listTemplates": own, "getTemplate": own,
 		"createTemplate": {body: `{"name":"new","from_sandbox":"REF"}`, ref: "sandbox"}, "deleteTemplate": own, "tagTemplate": own,
-		"untagTemplate": own, "deleteUpload": own,
+		"untagTemplate": own, "deleteUpload": own, "listRegistries": own, "getRegistry": own, "deleteRegistry": own,
+		"putRegistry":  {body: `{"username":"u","password":"p"}`, name: "new.example"},
 		"createUpload": {body: "x", header: http.Header{"Content-Type": {"application/octet-stream"}}},
 
 		"createSandboxes":    {body: `{"sandboxes":[{"template":"REF"}]}`, ref: "template"},
@@ -117,7 +120,7 @@ func routes() map[string]route {
 // kindOf is the kind of thing that the {id} of a path names.
 func kindOf(path string) string {
 	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/v1/"), "/")
-	return strings.TrimSuffix(strings.Replace(noun, "sandboxes", "sandboxs", 1), "s")
+	return strings.TrimSuffix(strings.NewReplacer("sandboxes", "sandboxs", "registries", "registrys").Replace(noun), "s")
 }
 
 // apart is a server on a real control and database, with two tenants.
@@ -144,7 +147,7 @@ func newApart(t *testing.T) *apart {
 		t.Fatal(err)
 	}
 	svc := control.New(control.Config{
-		Store: db, Node: node, NodeID: "n1", Logger: slog.New(slog.DiscardHandler), Spool: kept,
+		Store: db, Node: node, NodeID: "n1", Logger: slog.New(slog.DiscardHandler), Spool: kept, Vault: seal.New(filepath.Join(t.TempDir(), seal.KeyFile)),
 		Limits: control.Limits{
 			DefaultTTL: time.Hour, MaxTTL: 24 * time.Hour, DefaultTemplate: "base",
 			Default: core.Resources{VCPUs: 1, MemoryBytes: 512 << 20, Pids: 64, OpenFiles: 1024, CPUWeight: 100},
@@ -194,6 +197,7 @@ func fillApart(tx store.Tx) error {
 		}),
 		tx.PutSandbox(sandbox(string(mine), "mine", "a", "base")),
 		tx.PutSandbox(sandbox(theirs["sandbox"][0], "their-sandbox", "b", theirs["template"][0])),
+		tx.PutRegistryLogin(core.RegistryLogin{Tenant: "b", Host: theirs["registry"][0], Username: "their-user", Sealed: []byte{1}, CreatedAt: now, UpdatedAt: now}),
 		tx.PutExec(core.Exec{ID: core.ExecID(theirs["exec"][0]), Sandbox: core.SandboxID(theirs["sandbox"][0]), StartedAt: now}),
 		tx.PutOperation(core.Operation{
 			ID: core.OperationID(theirs["operation"][0]), Tenant: "b", Kind: "import", State: core.OperationRunning, CreatedAt: now,
@@ -220,7 +224,7 @@ var perCall = regexp.MustCompile(`"request_id":"[^"]*"`)
 // ask calls an operation about a thing, and returns the answer without what is in it of the thing's name and the request's id.
 func (a *apart) ask(key string, op api.Route, r route, sandbox, ref string) (int, string) {
 	a.Helper()
-	path := strings.Replace(op.Path, "{id}", cmp.Or(r.name, ref), 1)
+	path := strings.NewReplacer("{id}", cmp.Or(r.name, ref), "{host}", cmp.Or(r.name, ref)).Replace(op.Path)
 	if strings.Contains(op.Path, "{exec}") && sandbox != "" { // of a sandbox of the caller's own
 		path = strings.Replace(op.Path, "{id}", sandbox, 1)
 	}
@@ -277,7 +281,7 @@ func refsOf(op api.Route, r route) []string {
 	switch {
 	case r.ref != "":
 		return theirs[r.ref]
-	case strings.Contains(op.Path, "{id}"):
+	case strings.Contains(op.Path, "{id}"), strings.Contains(op.Path, "{host}") && r.name == "":
 		return theirs[kindOf(op.Path)]
 	}
 	return nil

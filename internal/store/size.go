@@ -28,6 +28,9 @@ func TemplateSize(t core.Template) int {
 // KeySize returns how much text a key holds.
 func KeySize(k core.Key) int { return textSize(k.Name) + mapSize(k.Labels) }
 
+// RegistryLoginSize returns how much text a kept login holds.
+func RegistryLoginSize(l core.RegistryLogin) int { return textSize(l.Host, l.Username) + len(l.Sealed) }
+
 // TenantSize returns how much text a tenant holds.
 func TenantSize(t core.Tenant) int { return textSize(t.Name) + mapSize(t.Labels) }
 

@@ -131,6 +131,7 @@ type KeyReader interface {
 type TenantReader interface {
 	// Audit returns a page of a tenant's audit, newest first.
 	Audit(tenant core.TenantID, filter AuditFilter, page Page) (list []core.AuditEntry, next string, err error)
+	RegistryLoginReader
 	// Tenant finds a tenant that isn't deleted by id or name. A deleted one is not_found.
 	Tenant(idOrName string) (core.Tenant, error)
 	ListTenants(page Page) (list []core.Tenant, next string, err error)
@@ -150,14 +151,32 @@ type TenantReader interface {
 type TenantWriter interface {
 	// AppendAudit gives entries of one tenant its next numbers, in their order, and keeps at most the newest KeepAudit of the tenant.
 	AppendAudit(tenant core.TenantID, list []core.AuditEntry) error
+	RegistryLoginWriter
 	// ForgetAudit removes the entries of all tenants from before t.
 	ForgetAudit(before time.Time) error
 	// PutTenant inserts or replaces a tenant. A name that another one has gives conflict, and so does one that is deleted: it can't
 	// come back, and its id isn't used again.
 	PutTenant(t core.Tenant) error
-	// PurgeTenant removes a deleted tenant's keys, events and templates, and the sandboxes whose removal is done. more says that
+	// PurgeTenant removes a deleted tenant's keys, kept logins, events and templates, and the sandboxes whose removal is done. more says that
 	// sandboxes of it are left.
 	PurgeTenant(tenant core.TenantID) (more bool, err error)
+}
+
+// RegistryLoginReader reads the logins that tenants keep for registries.
+type RegistryLoginReader interface {
+	// RegistryLogin finds a tenant's login by the registry's host.
+	RegistryLogin(tenant core.TenantID, host string) (core.RegistryLogin, error)
+	// ListRegistryLogins returns a page of a tenant's logins, by host.
+	ListRegistryLogins(tenant core.TenantID, page Page) (list []core.RegistryLogin, next string, err error)
+	CountRegistryLogins(tenant core.TenantID) (int, error)
+}
+
+// RegistryLoginWriter writes the logins that tenants keep for registries.
+type RegistryLoginWriter interface {
+	// PutRegistryLogin inserts a login, or replaces all of the one that the tenant has for the host but its CreatedAt.
+	PutRegistryLogin(l core.RegistryLogin) error
+	// DeleteRegistryLogin removes a login; not_found if there is none.
+	DeleteRegistryLogin(tenant core.TenantID, host string) error
 }
 
 // KeyWriter writes API keys.

@@ -48,6 +48,10 @@ type (
 	Operation = api.Operation
 	// OperationState says how an operation stands.
 	OperationState = api.OperationState
+	// Registry is a registry that the tenant keeps a login for.
+	Registry = api.Registry
+	// PutRegistryRequest is a login for a registry.
+	PutRegistryRequest = api.PutRegistryRequest
 	// CreateKeyRequest says what API key to make.
 	CreateKeyRequest = api.CreateKeyRequest
 	// Key is an API key.

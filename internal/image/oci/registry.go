@@ -39,6 +39,9 @@ func openRegistry(ctx context.Context, cfg Config, want v1.Platform) (image, fun
 	if err != nil {
 		return image{}, nil, err
 	}
+	if cfg.Source, err = withKept(ctx, cfg.Source, ref); err != nil {
+		return image{}, nil, err
+	}
 	auth, err := credentials(cfg.Source)
 	if err != nil {
 		return image{}, nil, err
@@ -77,6 +80,21 @@ func parseRef(text string) (name.Reference, error) {
 		return nil, wrong
 	}
 	return ref, nil
+}
+
+// withKept fills in the login that the tenant keeps for the registry of this import, unless it brings one.
+func withKept(ctx context.Context, src core.ImageSource, ref name.Reference) (core.ImageSource, error) {
+	if src.Login == nil || src.Username != "" || src.Password != "" {
+		return src, nil
+	}
+	host, err := core.RegistryHost(ref.Context().RegistryStr())
+	if err != nil {
+		return src, nil //nolint:nilerr // For a host of no such form no login is kept.
+	}
+	if src.Username, src.Password, err = src.Login(ctx, host); err != nil {
+		return src, fmt.Errorf("find the login of a registry: %w", err)
+	}
+	return src, nil
 }
 
 // credentials are those of this one import. Nothing else is ever asked for one: no file, no helper, no environment.

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -98,6 +99,50 @@ func TestBasicLogin(t *testing.T) {
 	wantError(t, half, core.CodeInvalid, "no password")
 }
 
+// TestKeptLogin: the login that is kept for the registry is asked for by its host, once, and used unless the import brings one.
+func TestKeptLogin(t *testing.T) {
+	h := newHub(t)
+	ref := h.push(t, "private:v1", sample(t))
+	h.before = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("Authorization") == basic {
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	var asked []string
+	kept := func(_ context.Context, host string) (string, core.Secret, error) {
+		asked = append(asked, host)
+		if host != h.host {
+			return "", "", nil
+		}
+		return user, password, nil
+	}
+	cfg := h.configFor(t, ref)
+	cfg.Source.Login = kept
+	checkSample(t, cfg, mustImport(t, cfg))
+	if len(asked) != 1 || asked[0] != h.host {
+		t.Errorf("asked for %q", asked)
+	}
+	own := h.configFor(t, ref)
+	own.Source.Login, own.Source.Username, own.Source.Password = kept, user, "wrong"
+	wantError(t, own, core.CodeDenied, "refuses access")
+	if len(asked) != 1 {
+		t.Errorf("asked for %q though the import has its own", asked)
+	}
+	hub := newConfig(t)
+	hub.Source.Ref = "alpine"
+	hub.Source.Login = func(_ context.Context, host string) (string, core.Secret, error) {
+		asked = append(asked, host)
+		return "", "", core.Errorf(core.CodeDataLoss, "no key")
+	}
+	wantError(t, hub, core.CodeDataLoss, "no key")
+	if asked[1] != core.DockerHub {
+		t.Errorf("asked for %q", asked)
+	}
+}
+
 // TestTokenLogin: a token service of the registry's own host gets the login and its token opens the registry; a token that the caller has
 // is used as it is.
 func TestTokenLogin(t *testing.T) {
@@ -176,6 +221,15 @@ func TestLoginStaysAtHome(t *testing.T) {
 				return true
 			}
 			return false
+		},
+		"blobs redirect to another port": func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Header.Get("Authorization") != basic {
+				w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+				w.WriteHeader(http.StatusUnauthorized)
+				return true
+			}
+			http.Redirect(w, r, "http://hub.test:"+portOf(thief.host)+r.URL.Path, http.StatusTemporaryRedirect)
+			return true
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -397,6 +451,35 @@ func TestReferences(t *testing.T) {
 	for _, text := range []string{"", "UPPER", "https://ghcr.io/o/app", "a b", "app@sha256:x", "../../x", "app:" + strings.Repeat("x", 600), "app\n"} {
 		if ref, err := parseRef(text); !core.IsCode(err, core.CodeInvalid) {
 			t.Errorf("%q: %v, %v", text, ref, err)
+		}
+	}
+}
+
+// TestLoginPlaces: the registry and its owner's token service may have the login; where a redirect leads only the registry itself may.
+func TestLoginPlaces(t *testing.T) {
+	checked := &checkedTransport{registry: "registry.example.com:5000"}
+	from := &http.Response{Request: &http.Request{}}
+	for _, c := range []struct {
+		url      string
+		redirect *http.Response
+		want     bool
+	}{
+		{"https://registry.example.com:5000/v2/", nil, true},
+		{"https://Registry.example.com:5000/v2/", from, true},
+		{"https://registry.example.com/jwt/auth", nil, true},
+		{"https://auth.example.com/token", nil, true},
+		{"https://example.org/token", nil, false},
+		{"https://registry.example.com/v2/", from, false},
+		{"https://auth.example.com/token", from, false},
+		{"https://example.org/token", from, false},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Response = c.redirect
+		if got := checked.mayHaveLogin(req); got != c.want {
+			t.Errorf("%s, redirected %t: %t", c.url, c.redirect != nil, got)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 // a registry names.
 //
 //   - Without TLS only what the operator lists is spoken to.
-//   - The caller's user name, password or token go to the registry and to a token service of the same host or owner (the same registrable
-//     domain), and nowhere else: what else a registry names, or redirects to, gets none.
+//   - The tenant's user name, password or token go to the registry, its host and port, and to a token service that it names of the same
+//     host or owner (the same registrable domain), and nowhere else: what else it names, and whatever it redirects to, gets none.
 //   - A request that carries a body, which is one that may hold a secret, is not redirected.
 //   - The answers that are read whole are bounded.
 type checkedTransport struct {
@@ -50,7 +50,7 @@ func (t *checkedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	if req.Response != nil && req.Body != nil && req.Body != http.NoBody {
 		return nil, core.Errorf(core.CodeDenied, "%s redirects a login to another place: it is not sent there", req.Response.Request.URL.Host)
 	}
-	if slices.Contains(t.secrets, req.Header.Get("Authorization")) && !sameOwner(req.URL.Hostname(), hostOf(t.registry)) {
+	if slices.Contains(t.secrets, req.Header.Get("Authorization")) && !t.mayHaveLogin(req) {
 		return nil, core.Errorf(core.CodeDenied, "the registry %s wants the login at %s, which is another's: it is not sent there", t.registry, req.URL.Host)
 	}
 	resp, err := t.inner.RoundTrip(req)
@@ -65,6 +65,12 @@ func (t *checkedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 		resp.Body = &bounded{ReadCloser: resp.Body, left: maxManifest}
 	}
 	return resp, nil
+}
+
+// mayHaveLogin reports whether a request may carry the login: to the registry itself, or, where it was not redirected, to its owner's
+// token service.
+func (t *checkedTransport) mayHaveLogin(req *http.Request) bool {
+	return strings.EqualFold(req.URL.Host, t.registry) || req.Response == nil && sameOwner(req.URL.Hostname(), hostOf(t.registry))
 }
 
 func hostOf(address string) string {

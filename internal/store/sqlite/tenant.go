@@ -124,6 +124,7 @@ func (w *writer) PurgeTenant(tenant core.TenantID) (more bool, err error) {
 		"DELETE FROM template_head WHERE tenant = ?",
 		"DELETE FROM operation WHERE tenant = ?",
 		"DELETE FROM api_key WHERE tenant = ?",
+		"DELETE FROM registry_login WHERE tenant = ?",
 		"DELETE FROM operation WHERE tenant = ? AND state <> 'running'",
 		"DELETE FROM keyed_call WHERE tenant = ?",
 		"DELETE FROM keyed_call_head WHERE tenant = ?",

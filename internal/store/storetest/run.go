@@ -37,6 +37,7 @@ func Run(t *testing.T, open Open) {
 		{"Usage", testUsage},
 		{"Key", testKey},
 		{"KeyAndSetting", testKeyAndSetting},
+		{"RegistryLogin", testRegistryLogin},
 		{"KeyedCall", testKeyedCall},
 		{"Concurrency", testConcurrency},
 		{"Scale", testScale},
