@@ -23,7 +23,7 @@ func (s *server) imageImporter() (control.ImageImporter, error) {
 		return nil, err
 	}
 	guard := outbound.New(outbound.Config{Allow: allow, Own: s.at.all, Proxy: proxy})
-	return func(ctx context.Context, src core.ImageSource, dir string, progress func(string, int)) (control.BuiltTemplate, error) {
+	return func(ctx context.Context, src core.ImageSource, dir string, progress func(core.OperationProgress)) (control.BuiltTemplate, error) {
 		res, err := oci.Import(ctx, oci.Config{
 			Source: src, Dir: dir, OwnerUID: s.cfg.Runtime.OwnerUID, WorkDir: s.dir.join("cache"),
 			Guard: guard, PlainHTTP: s.cfg.Templates.HTTPRegistries,

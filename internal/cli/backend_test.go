@@ -116,8 +116,8 @@ func newBackend(t *testing.T) *backend {
 }
 
 // importImage imports example/app, registry.example/secret for the user ci, example/slow never, and every tar with an index.json in it.
-func importImage(ctx context.Context, src core.ImageSource, _ string, progress func(string, int)) (control.BuiltTemplate, error) {
-	progress("fetching the image", 10)
+func importImage(ctx context.Context, src core.ImageSource, _ string, progress func(core.OperationProgress)) (control.BuiltTemplate, error) {
+	progress(core.OperationProgress{Step: "fetching the image", Percent: 10, BytesDone: 10 << 20, BytesTotal: 100 << 20})
 	switch {
 	case src.Ref == "example/app", src.Ref == "registry.example/secret" && src.Username == "ci" && src.Password == "hunter2":
 	case src.Ref == "registry.example/secret" && src.Username == "" && src.Login != nil:

@@ -136,9 +136,7 @@ func (m *making) imported(
 	}
 	var built BuiltTemplate
 	info, err := m.node.ImportTemplate(ctx, id, func(ctx context.Context, dir string) (err error) {
-		built, err = m.importer(ctx, src, dir, func(step string, percent int) {
-			report(core.OperationProgress{Step: step, Percent: percent})
-		})
+		built, err = m.importer(ctx, src, dir, report)
 		return err
 	})
 	if err == nil {

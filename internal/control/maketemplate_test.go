@@ -97,15 +97,16 @@ func newGallery(t *testing.T) *gallery {
 	t.Helper()
 	g := &gallery{world: newWorld(t), shelf: &shelf{kept: map[core.UploadID]string{}}, slow: make(chan struct{})}
 	g.uploads, g.vault = g.shelf, seal.New(filepath.Join(t.TempDir(), seal.KeyFile))
-	g.images = func(ctx context.Context, src core.ImageSource, _ string, progress func(string, int)) (control.BuiltTemplate, error) {
+	g.images = func(ctx context.Context, src core.ImageSource, _ string, progress func(core.OperationProgress)) (control.BuiltTemplate, error) {
 		g.mu.Lock()
 		g.asked = append(g.asked, src)
 		g.mu.Unlock()
-		progress("fetching", 10)
+		progress(core.OperationProgress{Step: "fetching", Percent: 10, BytesTotal: 200})
 		switch {
 		case src.Ref == "app", src.Archive == "/shelf/app.tar":
+			progress(core.OperationProgress{Step: "fetching", Percent: 90, BytesDone: 200, BytesTotal: 200})
 		case src.Ref == "slow", src.Archive == "/shelf/slow.tar":
-			progress("waiting", 20)
+			progress(core.OperationProgress{Step: "waiting", Percent: 20, BytesDone: 150, BytesTotal: 200})
 			select {
 			case <-g.slow:
 			case <-ctx.Done():
@@ -304,6 +305,30 @@ func TestImportFails(t *testing.T) {
 	}
 	if two := g.make(core.TemplateSpec{Name: "app", Image: image("app")}); two.Version != 2 {
 		t.Errorf("the next is version %d", two.Version)
+	}
+}
+
+// TestImportBytes: what an import has moved is told while it runs, and at its end, though the last of it was never written before.
+func TestImportBytes(t *testing.T) {
+	t.Parallel()
+	g := newGallery(t)
+	if op := g.importAs(alice, image("app")); op.State != core.OperationSucceeded || op.Progress.BytesDone != 200 || op.Progress.BytesTotal != 200 {
+		t.Errorf("%+v", op)
+	}
+	op, err := g.svc.CreateTemplate(t.Context(), alice, core.TemplateSpec{Name: "app", Image: image("slow")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := func(op core.Operation) bool { return op.Progress.BytesDone == 150 && op.Progress.BytesTotal == 200 }
+	eventually(t, "the bytes are told", func() bool {
+		op, err := g.svc.GetOperation(t.Context(), alice, op.ID)
+		return err == nil && moved(op)
+	})
+	if err := g.svc.CancelOperation(t.Context(), alice, op.ID); err != nil {
+		t.Fatal(err)
+	}
+	if op := g.ended(op.ID); op.State != core.OperationCanceled || !moved(op) {
+		t.Errorf("%+v", op)
 	}
 }
 

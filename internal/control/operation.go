@@ -194,6 +194,7 @@ func (o *operations) conclude(ctx context.Context, op core.Operation, res workRe
 		if err != nil || was.Ended() {
 			return err
 		}
+		o.show(&was)
 		return o.recordEnd(tx, was, op.Actor, ending{res, cause, now})
 	})
 	if err != nil {

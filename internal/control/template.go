@@ -20,10 +20,10 @@ type BuiltTemplate struct {
 type TemplateBuilder func(ctx context.Context, recipe, dir string, progress func(step string, percent int)) (BuiltTemplate, error)
 
 // ImageImporter fills an empty directory with the tree of a container image and tells its config. Source of the result names the image
-// by digest. It reports steps in plain words, with percent from 0 to 100. On any error, and when ctx ends first, the directory is to be
-// thrown away, and the error is a *core.Error: invalid (field "ref", "archive", "platform" or none) for what the caller or the image
+// by digest. It reports steps in plain words, with percent from 0 to 100 and the bytes of layers, and may do so often. On any error, and when
+// ctx ends first, the directory is to be thrown away, and the error is a *core.Error: invalid (field "ref", "archive", "platform" or none) for what the caller or the image
 // did wrong, denied if the registry refuses, not_found, unavailable, exhausted, unsupported, timeout, canceled.
-type ImageImporter func(ctx context.Context, src core.ImageSource, dir string, progress func(step string, percent int)) (BuiltTemplate, error)
+type ImageImporter func(ctx context.Context, src core.ImageSource, dir string, progress func(core.OperationProgress)) (BuiltTemplate, error)
 
 // templates looks after the templates: it finds them, and makes those that come with the server (bootstrap.go).
 type templates struct {

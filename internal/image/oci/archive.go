@@ -43,7 +43,7 @@ func openArchive(ctx context.Context, cfg Config, want v1.Platform) (img image, 
 	if err != nil || !st.Mode().IsRegular() {
 		return image{}, nil, core.Wrap(core.CodeInternal, err, "the uploaded archive is not a file")
 	}
-	cfg.Progress("reading the archive", 1)
+	cfg.Progress(core.OperationProgress{Step: "reading the archive", Percent: 1})
 	index, spool, err := indexArchive(ctx, cfg, f)
 	if spool != nil {
 		opened = append(opened, spool)

@@ -53,7 +53,7 @@ type Config struct {
 	// Limits bound the image. Bytes also bounds an archive, and the sum of what is downloaded.
 	Limits layer.Limits
 	// Progress hears of each step; nil if nobody listens. It must be quick.
-	Progress func(step string, percent int)
+	Progress func(core.OperationProgress)
 	Logger   *slog.Logger
 	// pace is how fast a registry is asked again; zero is retryPace.
 	pace time.Duration
@@ -87,7 +87,7 @@ type layerSource struct {
 // away: no process and no mount is left. It needs root, and a program whose main calls RunFace.
 func Import(ctx context.Context, cfg Config) (Result, error) {
 	if cfg.Progress == nil {
-		cfg.Progress = func(string, int) {}
+		cfg.Progress = func(core.OperationProgress) {}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -117,7 +117,7 @@ func Import(ctx context.Context, cfg Config) (Result, error) {
 // importFrom opens the source, and imports from it.
 func importFrom(ctx context.Context, cfg Config, want v1.Platform) (Result, error) {
 	begun := time.Now()
-	cfg.Progress("reading the image's manifest", 0)
+	cfg.Progress(core.OperationProgress{Step: "reading the image's manifest"})
 	img, closeSource, err := openSource(ctx, cfg, want)
 	if err != nil {
 		return Result{}, err
@@ -131,7 +131,6 @@ func importFrom(ctx context.Context, cfg Config, want v1.Platform) (Result, erro
 	if err != nil {
 		return Result{}, err
 	}
-	cfg.Progress("image unpacked", 100)
 	cfg.Logger.Info("image imported", slog.String("source", img.source), slog.Int("layers", len(img.layers)),
 		slog.Int64("bytes", written), slog.Int64("dur_ms", time.Since(begun).Milliseconds()))
 	return Result{Source: img.source, Config: config}, nil

@@ -107,12 +107,12 @@ func TestSources(t *testing.T) {
 			cfg := h.configFor(t, "")
 			tc.set(&cfg)
 			var steps []string
-			percent := -1
-			cfg.Progress = func(step string, p int) {
-				if p < percent || p > 100 {
-					t.Errorf("%q: %d %% after %d", step, p, percent)
+			percent, last := -1, core.OperationProgress{}
+			cfg.Progress = func(p core.OperationProgress) {
+				if p.Percent < percent || p.Percent > 100 || p.BytesDone < last.BytesDone || p.BytesDone > p.BytesTotal {
+					t.Errorf("%+v after %+v", p, last)
 				}
-				percent, steps = p, append(steps, step)
+				percent, last, steps = p.Percent, p, append(steps, p.Step)
 			}
 			res := mustImport(t, cfg)
 			checkSample(t, cfg, res)
@@ -121,6 +121,9 @@ func TestSources(t *testing.T) {
 			}
 			if percent != 100 || !strings.Contains(strings.Join(steps, "\n"), "unpacking layer 2 of 3") {
 				t.Errorf("progress: %q", steps)
+			}
+			if last.BytesTotal == 0 || last.BytesDone != last.BytesTotal {
+				t.Errorf("at the end %d of %d bytes", last.BytesDone, last.BytesTotal)
 			}
 			info, err := tree.Digest(t.Context(), cfg.Dir, cfg.OwnerUID)
 			if err != nil {

@@ -37,11 +37,14 @@ func unpack(ctx context.Context, cfg Config, img image, workdir string) (written
 	if err := applyLayers(ctx, j, cfg, img, p); err != nil {
 		return 0, j.fail(err)
 	}
-	cfg.Progress("finishing the tree", 96)
+	p.tell("finishing the tree", 96)
 	if err := j.command(command{Finish: &finishCommand{Workdir: workdir}}); err != nil {
 		return 0, j.fail(err)
 	}
 	out, err := j.end()
+	if err == nil {
+		p.tell("image unpacked", 100)
+	}
 	return out.Written, err
 }
 
@@ -88,12 +91,11 @@ func sendLayer(ctx context.Context, j *jailed, l layerSource, p *progress) error
 	return nil
 }
 
-// progress tells in words how far the layers are.
+// progress tells how far the layers are.
 type progress struct {
-	report        func(step string, percent int)
+	report        func(core.OperationProgress)
 	layer, layers int
 	done, total   int64
-	last          string
 }
 
 // Write counts bytes. It never fails.
@@ -103,12 +105,13 @@ func (p *progress) Write(data []byte) (int, error) {
 	if p.total > 0 {
 		percent = int(2 + 93*p.done/p.total)
 	}
-	step := fmt.Sprintf("unpacking layer %d of %d (%d of %d MiB)", p.layer, p.layers, p.done>>20, (p.total+1<<20-1)>>20)
-	if step != p.last {
-		p.last = step
-		p.report(step, percent)
-	}
+	p.tell(fmt.Sprintf("unpacking layer %d of %d", p.layer, p.layers), percent)
 	return len(data), nil
+}
+
+// tell reports a step, with the bytes of layers as they travel: compressed, if they are.
+func (p *progress) tell(step string, percent int) {
+	p.report(core.OperationProgress{Step: step, Percent: percent, BytesDone: p.done, BytesTotal: p.total})
 }
 
 // command is one line to the jail: its length in four bytes, and JSON. A layer's bytes follow it.
