@@ -38,6 +38,7 @@ var places = []place{
 	{"internal/failpoint", groupLeaf},
 	{"internal/durable", groupLeaf},
 	{"internal/mountinfo", groupLeaf},
+	{"internal/blockdev", groupLeaf},
 	{"internal/osthread", groupLeaf},
 	{"internal/pki", groupLeaf},
 	{"internal/seal", groupLeaf},

@@ -588,6 +588,9 @@ type CreateSandboxRequest struct {
 	// IdleSeconds For how many seconds it may be unused, whereafter `on_idle` is done to it; a ttl that is given holds beside that, and what comes first ends it. Calls on its execs and files, changes of it, an open exec stream, attachment or transfer, and output of an exec are use; looking at its record, metrics or events is not, nor is a silent process. Default: none, at most 366 days.
 	IdleSeconds *int64 `json:"idle_seconds,omitempty"`
 
+	// IOWeight Weight of the sandbox where sandboxes together want more of the disk's bandwidth than there is: each gets a share by its weight. Default 100; ceiling by the server's configuration, and 1000 where the disk's scheduler is BFQ. `unsupported` on a node whose host can't weigh, with what it lacks.
+	IOWeight *int64 `json:"io_weight,omitempty"`
+
 	// Labels Labels of the caller's own to find it by: at most 64, keys of 1 to 256 bytes without = and comma, values of at most 4096 bytes, 32 KiB together. Default none.
 	Labels map[string]string `json:"labels,omitempty,omitzero"`
 
@@ -1381,6 +1384,9 @@ type Sandbox struct {
 	// Incarnation Rises whenever the sandbox's processes start anew.
 	Incarnation int64 `json:"incarnation"`
 
+	// IOWeight Weight of the sandbox where sandboxes together want more of the disk's bandwidth than there is; absent where the node can't weigh.
+	IOWeight int64 `json:"io_weight,omitempty,omitzero"`
+
 	// Labels The caller's own labels.
 	Labels map[string]string `json:"labels,omitempty,omitzero"`
 
@@ -1720,6 +1726,9 @@ type UpdateSandboxRequest struct {
 
 	// IdleSeconds For how many seconds it may be unused from now on, as at create; 0 takes the idle rule away; an ephemeral sandbox without a ttl then gets the default one. Left out, it stays as it is.
 	IdleSeconds *int64 `json:"idle_seconds,omitempty"`
+
+	// IOWeight Weight of the sandbox where sandboxes together want more of the disk's bandwidth than there is: each gets a share by its weight. Default 100; ceiling by the server's configuration, and 1000 where the disk's scheduler is BFQ. `unsupported` on a node whose host can't weigh, with what it lacks.
+	IOWeight *int64 `json:"io_weight,omitempty"`
 
 	// Labels Replaces all labels.
 	Labels *map[string]string `json:"labels,omitempty"`

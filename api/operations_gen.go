@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "aebcfe56982689607d135e8047c629d0516c2cd29c90bc4d6bb834750e066293"
+const DocumentDigest = "91abb3df6db75bf6104f569d2cee971215ccbef7956a23e33ca9625166085504"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "4948d5e18a9e3ea8af5d0e32f1575b65128117c5910885ab1f88742c9770648a"
+const TypesDigest = "9a13f7640cd24129a3c220ea14a1007375c30caa35e2b99f2cfaa38da05df822"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

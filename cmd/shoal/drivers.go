@@ -56,8 +56,8 @@ func (d *drivers) openMachines(ctx context.Context, dir *dataDir, cfg *config.Co
 	}
 	d.runtime, err = gvisor.Open(ctx, gvisor.Config{
 		StateDir: dir.join("runtime"), BinDir: dir.join("bin"), CgroupParent: cfg.Runtime.CgroupParent,
-		FormerCgroupParents: parents,
-		DialSlot:            d.network.Dial, OwnerUID: cfg.Runtime.OwnerUID, Logger: log,
+		FormerCgroupParents: parents, TreesDir: btrfs.MountPoint(dir.join("pool")),
+		DialSlot: d.network.Dial, OwnerUID: cfg.Runtime.OwnerUID, Logger: log,
 	})
 	if err != nil {
 		return fmt.Errorf("open runtime: %w", err)

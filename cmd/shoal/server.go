@@ -215,22 +215,27 @@ func (s *server) limits() (control.Limits, error) {
 	if maxVCPUs == 0 {
 		maxVCPUs = float64(runtime.NumCPU())
 	}
-	disk := s.drivers.disk.Capabilities()
+	disk, machines := s.drivers.disk.Capabilities(), s.drivers.runtime.Capabilities()
 	l := control.Limits{
 		DefaultTTL: c.TTL.Default, MaxTTL: c.TTL.Max,
 		Default: core.Resources{
 			VCPUs: min(c.Sandbox.VCPUs, maxVCPUs), MemoryBytes: int64(c.Sandbox.Memory),
 			Pids: c.Sandbox.Pids, OpenFiles: c.Sandbox.OpenFiles, CPUWeight: c.Sandbox.CPUWeight,
+			IOWeight: min(c.Sandbox.IOWeight, machines.IOWeight),
 		},
 		Max: core.Resources{
 			VCPUs: maxVCPUs, MemoryBytes: int64(c.Sandbox.MemoryMax),
 			Pids: c.Sandbox.PidsMax, OpenFiles: c.Sandbox.OpenFilesMax, CPUWeight: c.Sandbox.CPUWeightMax,
+			IOWeight: min(c.Sandbox.IOWeightMax, machines.IOWeight),
 		},
-		CPUWeight: s.drivers.runtime.Capabilities().CPUWeight,
+		CPUWeight: machines.CPUWeight, IOWeightReason: machines.IOWeightReason,
 		DiskQuota: disk.Quota, DiskQuotaReason: disk.QuotaReason, Quota: quota(c.Quota),
 	}
-	if files := s.drivers.runtime.Capabilities().OpenFiles; !c.IsSet("sandbox.open_files") {
+	if files := machines.OpenFiles; !c.IsSet("sandbox.open_files") {
 		l.Default.OpenFiles = max(1024, min(l.Default.OpenFiles, files/2)) // no process alone takes all that there are
+	}
+	if err := checkIOWeight(c, machines.IOWeight, machines.IOWeightReason); err != nil {
+		return l, err
 	}
 	if !disk.Quota && c.Quota.Disk != 0 {
 		return l, &core.Error{
@@ -250,6 +255,22 @@ func (s *server) limits() (control.Limits, error) {
 		l.DefaultTemplate = c.Templates.Bootstrap[0]
 	}
 	return l, nil
+}
+
+// checkIOWeight refuses a weight that somebody has set and this host can't give.
+func checkIOWeight(c *config.Config, most int, lacks string) error {
+	refuse := func(key, format string, args ...any) error {
+		return &core.Error{Code: core.CodeUnsupported, Field: key, Message: key + fmt.Sprintf(format, args...)}
+	}
+	for _, key := range []string{"sandbox.io_weight", "sandbox.io_weight_max"} {
+		if c.IsSet(key) && lacks != "" {
+			return refuse(key, " can't be enforced on this host: %s; or leave it out", lacks)
+		}
+	}
+	if c.Sandbox.IOWeight > most && lacks == "" {
+		return refuse("sandbox.io_weight", " is %d: the greatest that this host's disk scheduler knows is %d", c.Sandbox.IOWeight, most)
+	}
+	return nil
 }
 
 // quota is what each tenant may have.

@@ -54,8 +54,8 @@ func newBackend(t *testing.T) *backend {
 		Store: store, Node: m, NodeID: "node", Logger: log, Bootstrap: []string{"minimal"},
 		Limits: control.Limits{
 			DefaultTTL: time.Hour, MaxTTL: 24 * time.Hour, DefaultTemplate: "minimal",
-			Default:         core.Resources{VCPUs: 1, MemoryBytes: 512 << 20, OpenFiles: 65536, CPUWeight: 100},
-			Max:             core.Resources{VCPUs: 4, MemoryBytes: 8 << 30, Pids: 4096, OpenFiles: 1 << 20, CPUWeight: 100},
+			Default:         core.Resources{VCPUs: 1, MemoryBytes: 512 << 20, OpenFiles: 65536, CPUWeight: 100, IOWeight: 100},
+			Max:             core.Resources{VCPUs: 4, MemoryBytes: 8 << 30, Pids: 4096, OpenFiles: 1 << 20, CPUWeight: 100, IOWeight: 100},
 			CPUWeight:       true,
 			DiskQuotaReason: "a test has no quotas",
 		},

@@ -150,6 +150,8 @@ func typed(field string) string {
 		return "--open-files"
 	case "cpu_weight":
 		return "--cpu-weight"
+	case "io_weight":
+		return "--io-weight"
 	case "timeout_seconds":
 		return "--timeout"
 	case "cwd":

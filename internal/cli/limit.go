@@ -43,12 +43,13 @@ func (n *count) value() *int64 {
 }
 
 // limitFlags are the limits that are counts.
-type limitFlags struct{ pids, openFiles, cpuWeight count }
+type limitFlags struct{ pids, openFiles, cpuWeight, ioWeight count }
 
 func (l *limitFlags) add(f *pflag.FlagSet) {
 	f.Var(&l.pids, "pids", "limit of processes and threads together (default: the server's, by its memory unless configured)")
 	f.Var(&l.openFiles, "open-files", "limit of open files of each process; root inside can raise it (default: the server's)")
 	f.Var(&l.cpuWeight, "cpu-weight", "its share of processor time when sandboxes together want more than there is (default: the server's, 100 unless configured)")
+	f.Var(&l.ioWeight, "io-weight", "its share of the disk's bandwidth when sandboxes together want more than there is (default: the server's, 100 unless configured)")
 }
 
 // resizeFlags say which limits of a sandbox that runs are changed.
@@ -66,6 +67,7 @@ func (r *resizeFlags) add(f *pflag.FlagSet) {
 	f.Var(&r.limits.pids, "pids", "limit of processes and threads together from now on")
 	f.Var(&r.limits.openFiles, "open-files", "limit of open files of each process that is started from now on")
 	f.Var(&r.limits.cpuWeight, "cpu-weight", "its share of processor time from now on, when sandboxes together want more than there is")
+	f.Var(&r.limits.ioWeight, "io-weight", "its share of the disk's bandwidth from now on, when sandboxes together want more than there is")
 }
 
 // update adds the limits to a request.
@@ -77,6 +79,7 @@ func (r *resizeFlags) update(f *pflag.FlagSet, req *shoal.UpdateSandboxRequest) 
 		req.VCPUs = &r.vcpus
 	}
 	req.MemoryBytes, req.DiskBytes = r.memory.bytes(), r.disk.bytes()
-	req.Pids, req.OpenFiles, req.CPUWeight = r.limits.pids.value(), r.limits.openFiles.value(), r.limits.cpuWeight.value()
+	req.Pids, req.OpenFiles = r.limits.pids.value(), r.limits.openFiles.value()
+	req.CPUWeight, req.IOWeight = r.limits.cpuWeight.value(), r.limits.ioWeight.value()
 	return nil
 }

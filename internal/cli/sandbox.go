@@ -48,7 +48,8 @@ func (s *sandboxFlags) request() (shoal.CreateSandboxRequest, error) {
 		req.VCPUs = &s.vcpus
 	}
 	req.MemoryBytes, req.DiskBytes = s.memory.bytes(), s.disk.bytes()
-	req.Pids, req.OpenFiles, req.CPUWeight = s.limits.pids.value(), s.limits.openFiles.value(), s.limits.cpuWeight.value()
+	req.Pids, req.OpenFiles = s.limits.pids.value(), s.limits.openFiles.value()
+	req.CPUWeight, req.IOWeight = s.limits.cpuWeight.value(), s.limits.ioWeight.value()
 	return req, nil
 }
 
@@ -375,7 +376,7 @@ func printSandbox(out io.Writer, d sandboxDetails) error {
 	for _, l := range []struct {
 		name  string
 		value int64
-	}{{"pids", d.Pids}, {"open files", d.OpenFiles}, {"cpu weight", d.CPUWeight}} {
+	}{{"pids", d.Pids}, {"open files", d.OpenFiles}, {"cpu weight", d.CPUWeight}, {"io weight", d.IOWeight}} {
 		if l.value > 0 {
 			line(l.name, strconv.FormatInt(l.value, 10))
 		}

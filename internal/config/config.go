@@ -68,6 +68,7 @@ type Sandbox struct {
 	Pids, PidsMax           int
 	OpenFiles, OpenFilesMax int
 	CPUWeight, CPUWeightMax int
+	IOWeight, IOWeightMax   int
 }
 
 // Quota is what each tenant may have unless it has a quota of its own; zero is no limit.

@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 		DataDir: "/var/lib/shoal", Listen: "127.0.0.1:8700",
 		E2B: Dialect{Listen: "+1"}, Panda: Dialect{Listen: "+5", Templates: []string{"code-interpreter=base", "ubuntu-24.04=base"}},
 		Log: Log{Level: "info", Format: "text"}, TTL: TTL{Default: time.Hour, Max: 24 * time.Hour},
-		Sandbox:   Sandbox{VCPUs: 1, Memory: 512 * MiB, MemoryMax: 8 * GiB, Disk: 4 * GiB, PidsMax: 4096, OpenFiles: 32768, OpenFilesMax: 1 << 20, CPUWeight: 100, CPUWeightMax: 100},
+		Sandbox:   Sandbox{VCPUs: 1, Memory: 512 * MiB, MemoryMax: 8 * GiB, Disk: 4 * GiB, PidsMax: 4096, OpenFiles: 32768, OpenFilesMax: 1 << 20, CPUWeight: 100, CPUWeightMax: 100, IOWeight: 100, IOWeightMax: 100},
 		Quota:     Quota{Keys: 1000, RequestsPerSecond: 200, Calls: 2000},
 		Node:      Node{MaxSandboxes: 1000, MemoryOvercommit: 3, MemoryReserve: 512 * MiB},
 		Pool:      Pool{MinHostFree: GiB},

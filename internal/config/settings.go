@@ -176,6 +176,16 @@ func sandboxSettings() []setting {
 			key: "sandbox.cpu_weight_max", def: "100", allowed: "a whole number from 1 to 10000",
 			doc:     "Greatest weight that a creator may name. At the default they may ask for less than others have, never for more.",
 			binding: whole(func(c *Config) *int { return &c.Sandbox.CPUWeightMax }, 1, 10_000),
+		}, {
+			key: "sandbox.io_weight", def: "100", allowed: "a whole number from 1 to sandbox.io_weight_max",
+			doc: "Weight of a sandbox whose creator named none: where sandboxes together want more of the disk's bandwidth than there is, " +
+				"each gets a share by its weight. It has no effect where the host can't weigh: see `shoal doctor`.",
+			binding: whole(func(c *Config) *int { return &c.Sandbox.IOWeight }, 1, 10_000),
+		}, {
+			key: "sandbox.io_weight_max", def: "100", allowed: "a whole number from 1 to 10000",
+			doc: "Greatest weight of that kind that a creator may name. Where the disk's scheduler is BFQ the greatest is 1000, whatever is " +
+				"set here.",
+			binding: whole(func(c *Config) *int { return &c.Sandbox.IOWeightMax }, 1, 10_000),
 		},
 	}
 }

@@ -34,6 +34,7 @@ func (c *Config) contradictions() []string {
 		{"sandbox.pids", c.Sandbox.Pids, c.Sandbox.PidsMax},
 		{"sandbox.open_files", c.Sandbox.OpenFiles, c.Sandbox.OpenFilesMax},
 		{"sandbox.cpu_weight", c.Sandbox.CPUWeight, c.Sandbox.CPUWeightMax},
+		{"sandbox.io_weight", c.Sandbox.IOWeight, c.Sandbox.IOWeightMax},
 	} {
 		if b.value > b.max {
 			add(b.key, "%s is %d: allowed is at most %s_max, which is %d", b.key, b.value, b.key, b.max)

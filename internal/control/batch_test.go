@@ -213,7 +213,7 @@ func TestGetOrCreate(t *testing.T) {
 	for field, other := range map[string]core.SandboxSpec{
 		"template": {Template: "base"}, "vcpus": {Resources: core.Resources{VCPUs: 1}}, "memory_bytes": {Resources: core.Resources{MemoryBytes: 1 << 30}},
 		"disk_bytes": {Resources: core.Resources{DiskBytes: 1 << 30}}, "pids": {Resources: core.Resources{Pids: 77}},
-		"open_files": {Resources: core.Resources{OpenFiles: 77}}, "cpu_weight": {Resources: core.Resources{CPUWeight: 77}}, "env": {Env: map[string]string{"A": "2"}}, "persistent": {Persistent: true},
+		"open_files": {Resources: core.Resources{OpenFiles: 77}}, "cpu_weight": {Resources: core.Resources{CPUWeight: 77}}, "io_weight": {Resources: core.Resources{IOWeight: 77}}, "env": {Env: map[string]string{"A": "2"}}, "persistent": {Persistent: true},
 	} {
 		_, _, err := get("a", other)
 		if e := wantCode(t, err, core.CodeConflict); e.Field != field {

@@ -98,6 +98,7 @@ func suits(sb core.Sandbox, spec core.SandboxSpec) error {
 		{"pids", want.Pids != 0 && want.Pids != have.Pids},
 		{"open_files", want.OpenFiles != 0 && want.OpenFiles != have.OpenFiles},
 		{"cpu_weight", want.CPUWeight != 0 && want.CPUWeight != have.CPUWeight},
+		{"io_weight", want.IOWeight != 0 && want.IOWeight != have.IOWeight},
 		{"env", len(spec.Env) > 0 && !maps.Equal(spec.Env, sb.Env)},
 	} {
 		if f.differs {

@@ -574,8 +574,8 @@ func (w *world) start() *world {
 		},
 		Limits: control.Limits{
 			DefaultTTL: time.Hour, MaxTTL: 24 * time.Hour, DefaultTemplate: "minimal",
-			Default: core.Resources{VCPUs: 1, MemoryBytes: 512 << 20, OpenFiles: 65536, CPUWeight: 100},
-			Max:     core.Resources{VCPUs: 4, MemoryBytes: 8 << 30, Pids: 4096, OpenFiles: 1 << 20, CPUWeight: 100}, CPUWeight: true,
+			Default: core.Resources{VCPUs: 1, MemoryBytes: 512 << 20, OpenFiles: 65536, CPUWeight: 100, IOWeight: 100},
+			Max:     core.Resources{VCPUs: 4, MemoryBytes: 8 << 30, Pids: 4096, OpenFiles: 1 << 20, CPUWeight: 100, IOWeight: 100}, CPUWeight: true,
 			DiskQuotaReason: "this is a fake", Quota: w.quota,
 		},
 	})

@@ -28,6 +28,8 @@ type Limits struct {
 	Quota core.Quota
 	// CPUWeight says that the node can weigh sandboxes against each other.
 	CPUWeight bool
+	// IOWeightReason says why the node can't weigh their traffic with the disk; empty where it can, up to Max.IOWeight.
+	IOWeightReason string
 }
 
 // The bounds of what a caller may attach to a sandbox, so that a record stays small.
@@ -131,6 +133,9 @@ func (l Limits) resources(r core.Resources) (core.Resources, error) {
 	if r.CPUWeight == 0 && l.CPUWeight {
 		r.CPUWeight = l.Default.CPUWeight
 	}
+	if r.IOWeight == 0 && l.IOWeightReason == "" {
+		r.IOWeight = l.Default.IOWeight
+	}
 	return r, l.check(r)
 }
 
@@ -164,6 +169,10 @@ func (l Limits) check(r core.Resources) error {
 		return unsupported("cpu_weight", "this node has no control groups for processor time: it can't weigh sandboxes")
 	case r.CPUWeight < 0 || r.CPUWeight > l.Max.CPUWeight:
 		return core.Invalid("cpu_weight", "a weight is 1 to %d here", l.Max.CPUWeight)
+	case r.IOWeight != 0 && l.IOWeightReason != "":
+		return unsupported("io_weight", "traffic with the disk can't be weighed on this node: "+l.IOWeightReason)
+	case r.IOWeight < 0 || r.IOWeight > l.Max.IOWeight:
+		return core.Invalid("io_weight", "a weight is 1 to %d here", l.Max.IOWeight)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ func (r ResourcesPatch) Over(old core.Resources) core.Resources {
 		VCPUs: cmp.Or(r.VCPUs, old.VCPUs), MemoryBytes: cmp.Or(r.MemoryBytes, old.MemoryBytes),
 		DiskBytes: cmp.Or(r.DiskBytes, old.DiskBytes), Pids: cmp.Or(r.Pids, old.Pids),
 		OpenFiles: cmp.Or(r.OpenFiles, old.OpenFiles), CPUWeight: cmp.Or(r.CPUWeight, old.CPUWeight),
+		IOWeight: cmp.Or(r.IOWeight, old.IOWeight),
 	}
 }
 
@@ -134,6 +135,7 @@ func resizedData(r core.Resources) map[string]string {
 	data := sizeFacts(r)
 	for name, n := range map[string]int64{
 		"disk_bytes": r.DiskBytes, "pids": int64(r.Pids), "open_files": int64(r.OpenFiles), "cpu_weight": int64(r.CPUWeight),
+		"io_weight": int64(r.IOWeight),
 	} {
 		if n > 0 {
 			data[name] = strconv.FormatInt(n, 10)

@@ -58,10 +58,10 @@ func TestResize(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t).start().ready()
 	sb := w.create(core.SandboxSpec{})
-	want := core.Resources{VCPUs: 1, MemoryBytes: 512 * mib, Pids: 341, OpenFiles: 65536, CPUWeight: 100}
+	want := core.Resources{VCPUs: 1, MemoryBytes: 512 * mib, Pids: 341, OpenFiles: 65536, CPUWeight: 100, IOWeight: 100}
 	w.holds(sb, want)
 	for _, r := range []core.Resources{
-		{MemoryBytes: 1024 * mib, VCPUs: 2}, {MemoryBytes: 256 * mib}, {VCPUs: 0.5, Pids: 100, OpenFiles: 2048, CPUWeight: 10},
+		{MemoryBytes: 1024 * mib, VCPUs: 2}, {MemoryBytes: 256 * mib}, {VCPUs: 0.5, Pids: 100, OpenFiles: 2048, CPUWeight: 10, IOWeight: 20},
 	} {
 		got, err := w.resize(sb, r)
 		if err != nil {
@@ -110,6 +110,7 @@ func TestResizeRefused(t *testing.T) {
 		"too many pids":     {core.Resources{Pids: 5000}, core.CodeInvalid, "pids"},
 		"too few files":     {core.Resources{OpenFiles: 3}, core.CodeInvalid, "open_files"},
 		"too heavy":         {core.Resources{CPUWeight: 101}, core.CodeInvalid, "cpu_weight"},
+		"too much disk":     {core.Resources{IOWeight: 101}, core.CodeInvalid, "io_weight"},
 		"a disk":            {core.Resources{DiskBytes: 1 << 30}, core.CodeUnsupported, "disk_bytes"},
 		"above the quota":   {core.Resources{MemoryBytes: 1537 * mib}, core.CodeQuota, "quota.memory_bytes"},
 	} {

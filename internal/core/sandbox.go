@@ -19,6 +19,8 @@ type Resources struct {
 	// CPUWeight is the sandbox's share of processor time beside others that want it too, 100 for an ordinary one. Zero, in old
 	// records, is that as well.
 	CPUWeight int
+	// IOWeight is the same for what goes to and from the disk. Zero, where the node can't weigh it and in old records, is none.
+	IOWeight int
 }
 
 // Sandbox is one isolated machine of one tenant, as the store knows it.

@@ -67,15 +67,15 @@ func sandboxSpec(body api.CreateSandboxRequest) (core.SandboxSpec, error) {
 	}
 	var err error
 	spec.Resources, err = resources(limitFields{
-		body.VCPUs, body.MemoryBytes, body.DiskBytes, body.Pids, body.OpenFiles, body.CPUWeight,
+		body.VCPUs, body.MemoryBytes, body.DiskBytes, body.Pids, body.OpenFiles, body.CPUWeight, body.IOWeight,
 	})
 	return spec, err
 }
 
 // limitFields are what requests say of limits; nil is nothing.
 type limitFields struct {
-	vcpus                                    *float64
-	memory, disk, pids, openFiles, cpuWeight *int64
+	vcpus                                              *float64
+	memory, disk, pids, openFiles, cpuWeight, ioWeight *int64
 }
 
 // resources turns limits into what control takes. A zero there means that nothing was asked for, so a zero that was must be
@@ -87,7 +87,7 @@ func resources(in limitFields) (r core.Resources, err error) {
 		}
 		r.VCPUs = *in.vcpus
 	}
-	var pids, openFiles, weight int64
+	var pids, openFiles, cpuWeight, ioWeight int64
 	for _, f := range []struct {
 		name string
 		in   *int64
@@ -97,7 +97,8 @@ func resources(in limitFields) (r core.Resources, err error) {
 		{"disk_bytes", in.disk, &r.DiskBytes},
 		{"pids", in.pids, &pids},
 		{"open_files", in.openFiles, &openFiles},
-		{"cpu_weight", in.cpuWeight, &weight},
+		{"cpu_weight", in.cpuWeight, &cpuWeight},
+		{"io_weight", in.ioWeight, &ioWeight},
 	} {
 		if f.in == nil {
 			continue
@@ -108,7 +109,7 @@ func resources(in limitFields) (r core.Resources, err error) {
 		*f.out = *f.in
 	}
 	// An int has 64 bits wherever sandboxes run.
-	r.Pids, r.OpenFiles, r.CPUWeight = int(pids), int(openFiles), int(weight)
+	r.Pids, r.OpenFiles, r.CPUWeight, r.IOWeight = int(pids), int(openFiles), int(cpuWeight), int(ioWeight)
 	return r, nil
 }
 
@@ -221,7 +222,7 @@ func sandboxPatch(body api.UpdateSandboxRequest) (patch control.SandboxPatch, er
 		}
 		*f.out = &d
 	}
-	limits, err := resources(limitFields{body.VCPUs, body.MemoryBytes, body.DiskBytes, body.Pids, body.OpenFiles, body.CPUWeight})
+	limits, err := resources(limitFields{body.VCPUs, body.MemoryBytes, body.DiskBytes, body.Pids, body.OpenFiles, body.CPUWeight, body.IOWeight})
 	patch.Resources = control.ResourcesPatch(limits)
 	return patch, err
 }
@@ -267,7 +268,8 @@ func encodeSandbox(s core.Sandbox) api.Sandbox {
 		Incarnation: s.Incarnation, Persistent: s.Persistent,
 		VCPUs: s.Resources.VCPUs, MemoryBytes: s.Resources.MemoryBytes, DiskBytes: s.Resources.DiskBytes,
 		Pids: int64(s.Resources.Pids), OpenFiles: int64(s.Resources.OpenFiles), CPUWeight: int64(s.Resources.CPUWeight),
-		Env: s.Env, Labels: s.Labels,
+		IOWeight: int64(s.Resources.IOWeight),
+		Env:      s.Env, Labels: s.Labels,
 		CreatedAt: s.CreatedAt, StartedAt: s.StartedAt, ExpiresAt: s.ExpiresAt, DeletedAt: s.DeletedAt, Failure: s.Failure,
 		IdleSeconds: s.Idle.Seconds(), OnIdle: string(s.OnIdle), ActiveAt: s.ActiveAt,
 	}

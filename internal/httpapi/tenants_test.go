@@ -150,8 +150,8 @@ func newApart(t *testing.T) *apart {
 		Store: db, Node: node, NodeID: "n1", Logger: slog.New(slog.DiscardHandler), Spool: kept, Vault: seal.New(filepath.Join(t.TempDir(), seal.KeyFile)),
 		Limits: control.Limits{
 			DefaultTTL: time.Hour, MaxTTL: 24 * time.Hour, DefaultTemplate: "base",
-			Default: core.Resources{VCPUs: 1, MemoryBytes: 512 << 20, Pids: 64, OpenFiles: 1024, CPUWeight: 100},
-			Max:     core.Resources{VCPUs: 4, MemoryBytes: 8 << 30, Pids: 64, OpenFiles: 1024, CPUWeight: 100},
+			Default: core.Resources{VCPUs: 1, MemoryBytes: 512 << 20, Pids: 64, OpenFiles: 1024, CPUWeight: 100, IOWeight: 100},
+			Max:     core.Resources{VCPUs: 4, MemoryBytes: 8 << 30, Pids: 64, OpenFiles: 1024, CPUWeight: 100, IOWeight: 100},
 		},
 	})
 	if err := svc.Start(t.Context()); err != nil {

@@ -18,6 +18,8 @@ const Self = "/proc/self/mountinfo"
 type Mount struct {
 	// Point is where it is mounted, below the reader's root directory.
 	Point string
+	// Number is major:minor of the filesystem's device, which is one of its own for some filesystems.
+	Number string
 	// Type is that of the filesystem, Source where its content comes from, and Options are its own, such as the controllers
 	// of a cgroup hierarchy.
 	Type, Source string
@@ -47,7 +49,7 @@ func Parse(r io.Reader) ([]Mount, error) {
 		if !ok || len(left) < 5 || len(right) < 2 {
 			continue
 		}
-		m := Mount{Point: unescape.Replace(left[4]), Type: right[0], Source: unescape.Replace(right[1])}
+		m := Mount{Number: left[2], Point: unescape.Replace(left[4]), Type: right[0], Source: unescape.Replace(right[1])}
 		if len(right) > 2 {
 			m.Options = strings.Split(right[2], ",")
 		}

@@ -24,11 +24,11 @@ a line that is none
 51 22 0:5 / /none rw - tmpfs none
 `
 	want := []mountinfo.Mount{
-		{Point: "/", Type: "ext4", Source: "/dev/sda1", Options: []string{"rw", "errors=remount-ro"}},
-		{Point: "/sys/fs/cgroup/cpu,cpuacct", Type: "cgroup", Source: "cgroup", Options: []string{"rw", "cpu", "cpuacct"}},
-		{Point: "/mnt/a b\tc\nd\\e", Type: "btrfs", Source: "/dev/loop 0", Options: []string{"rw", "space_cache=v2"}},
-		{Point: "/run/netns/x", Type: "nsfs", Source: "nsfs", Options: []string{"rw"}},
-		{Point: "/none", Type: "tmpfs", Source: "none"},
+		{Number: "8:1", Point: "/", Type: "ext4", Source: "/dev/sda1", Options: []string{"rw", "errors=remount-ro"}},
+		{Number: "0:26", Point: "/sys/fs/cgroup/cpu,cpuacct", Type: "cgroup", Source: "cgroup", Options: []string{"rw", "cpu", "cpuacct"}},
+		{Number: "7:0", Point: "/mnt/a b\tc\nd\\e", Type: "btrfs", Source: "/dev/loop 0", Options: []string{"rw", "space_cache=v2"}},
+		{Number: "0:4", Point: "/run/netns/x", Type: "nsfs", Source: "nsfs", Options: []string{"rw"}},
+		{Number: "0:5", Point: "/none", Type: "tmpfs", Source: "none"},
 	}
 	got, err := mountinfo.Parse(strings.NewReader(text))
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {

@@ -41,6 +41,10 @@ type Capabilities struct {
 	MemoryLimit bool
 	// CPUWeight says that Spec.Resources.CPUWeight is.
 	CPUWeight bool
+	// IOWeight is the greatest Spec.Resources.IOWeight, zero where the host can't weigh what goes to and from the disk;
+	// IOWeightReason then says in plain words what it lacks.
+	IOWeight       int
+	IOWeightReason string
 	// OpenFiles is how many files of its tree all processes of a sandbox together can have open.
 	OpenFiles int
 	// Survives says that sandboxes go on when the process that started them dies, and can be adopted.

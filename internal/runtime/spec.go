@@ -31,7 +31,7 @@ func (s Spec) Check() error {
 
 // CheckResources refuses limits that make no sense.
 func CheckResources(r core.Resources) error {
-	if r.MemoryBytes < 0 || r.VCPUs < 0 || r.CPUWeight < 0 {
+	if r.MemoryBytes < 0 || r.VCPUs < 0 || r.CPUWeight < 0 || r.IOWeight < 0 {
 		return core.Invalid("resources", "limits can't be negative")
 	}
 	return nil

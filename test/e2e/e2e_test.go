@@ -78,6 +78,7 @@ func TestSandboxes(t *testing.T) {
 		{"counts are changed", testResizeCounts},
 		{"processor time is changed", testResizeCPU},
 		{"the disk's limit is changed", testResizeDisk},
+		{"weights at the disk", testIOWeight},
 		{"tenants", testTenants},
 		{"a key revoked during a stream ends it", testKeyRevoked},
 		{"metrics", testMetrics},

@@ -3,6 +3,7 @@ package btrfs
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +16,9 @@ const (
 	mountDir   = "mnt"
 	mountFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOATIME
 )
+
+// MountPoint is where the pool of a directory is mounted.
+func MountPoint(dir string) string { return filepath.Join(dir, mountDir) }
 
 // mountsAt returns what is mounted on a path, the topmost last.
 func mountsAt(path string) ([]mountinfo.Mount, error) {

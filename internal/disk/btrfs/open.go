@@ -124,7 +124,7 @@ func (p *pool) lockDir() error {
 	if p.cfg.Dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	p.mnt = filepath.Join(p.cfg.Dir, mountDir)
+	p.mnt = MountPoint(p.cfg.Dir)
 	if p.lock, err = os.OpenFile(filepath.Join(p.cfg.Dir, lockName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return fmt.Errorf("open lock: %w", err)
 	}

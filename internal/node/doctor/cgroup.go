@@ -46,7 +46,7 @@ func (h host) cgroups() (version string, controllers []string) {
 			}
 		case "cgroup":
 			for _, option := range m.Options {
-				if slices.Contains([]string{"memory", "cpu", "pids", "cpuset", "freezer"}, option) && !slices.Contains(controllers, option) {
+				if slices.Contains([]string{"memory", "cpu", "pids", "cpuset", "freezer", "blkio"}, option) && !slices.Contains(controllers, option) {
 					controllers = append(controllers, option)
 				}
 			}

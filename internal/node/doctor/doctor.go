@@ -44,7 +44,7 @@ func Run(ctx context.Context, opts Options) []Check { return run(ctx, thisHost()
 
 func run(ctx context.Context, h host, opts Options) []Check {
 	checks := []func(context.Context, host, Options) Check{
-		checkPlatform, checkRoot, checkContainer, checkCgroups, checkNamespaces, checkOwners, checkNftables,
+		checkPlatform, checkRoot, checkContainer, checkCgroups, checkWeights, checkNamespaces, checkOwners, checkNftables,
 		checkSeccomp, checkPtrace, checkDataDir, checkBtrfs, checkMkfs, checkLoop, checkQuotas, checkMemory,
 		checkClock, checkFiles, checkSysctls, checkHugePages, checkReaper, checkPackages,
 	}

@@ -14,13 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// onDisk is a mount of the root directory from a disk.
+const onDisk = "22 1 8:0 / / rw - ext4 /dev/sda rw\n"
+
 // healthy are the files of a machine on which every check is ok.
 func healthy() map[string]string {
 	return map[string]string{
 		"proc/self/status":                                 "Name:\tshoal\nCapEff:\t000001ffffffffff\nSeccomp:\t0\n",
 		"proc/self/ns/pid":                                 "->" + firstPIDNamespace,
 		"proc/self/ns/user":                                "->" + firstUserNamespace,
-		"proc/self/mountinfo":                              "31 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n",
+		"proc/self/mountinfo":                              "31 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n" + onDisk,
+		"sys/dev/block/8:0/dev":                            "8:0\n",
+		"sys/dev/block/8:0/queue/scheduler":                "none [bfq]\n",
 		"sys/fs/cgroup/cgroup.controllers":                 "cpuset cpu io memory pids\n",
 		"proc/sys/user/max_user_namespaces":                "96365\n",
 		"proc/sys/user/max_pid_namespaces":                 "96365\n",
@@ -96,7 +101,7 @@ func TestHealthyHost(t *testing.T) {
 		}
 		names[c.Name] = true
 	}
-	if len(checks) != 21 || Worst(checks) != OK {
+	if len(checks) != 22 || Worst(checks) != OK {
 		t.Errorf("%d checks, worst %q", len(checks), Worst(checks))
 	}
 }
@@ -146,6 +151,16 @@ func ailments() []ailment {
 		{"no cgroups", map[string]string{"proc/self/mountinfo": "x\n"}, nil, "cgroups", Fail, "cgroup2"},
 		{"v2 without memory", map[string]string{"sys/fs/cgroup/cgroup.controllers": "cpu io"}, nil, "cgroups", Fail, "cgroup_enable=memory"},
 		{"v2 without cpu", map[string]string{"sys/fs/cgroup/cgroup.controllers": "memory io"}, nil, "cgroups", Warn, "cgroup v2 with io, memory"},
+		{"weights by nothing", map[string]string{"sys/dev/block/8:0/queue/scheduler": "[none] bfq"}, nil, "weights", Warn, "echo bfq >/sys/block/8:0/queue/scheduler"},
+		{"weights by the cost model", map[string]string{
+			"sys/dev/block/8:0/queue/scheduler": "[none]", "sys/fs/cgroup/io.cost.qos": "8:0 enable=1 ctrl=auto\n",
+		}, nil, "weights", OK, "cost model"},
+		{"weights without io", map[string]string{"sys/fs/cgroup/cgroup.controllers": "memory cpu"}, nil, "weights", Warn, "io_weight does not"},
+		{"weights without cpu", map[string]string{"sys/fs/cgroup/cgroup.controllers": "memory io"}, nil, "weights", Warn, "cpu_weight does not"},
+		{"weights on no disk", map[string]string{"proc/self/mountinfo": "31 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"}, nil, "weights", Warn, "no block device"},
+		{"weights on v1", map[string]string{"proc/self/mountinfo": onDisk + "1 2 0:1 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n" +
+			"1 2 0:1 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"}, nil, "weights", OK, "BFQ"},
+		{"weights on v1 without blkio", map[string]string{"proc/self/mountinfo": onDisk + "1 2 0:1 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"}, nil, "weights", Warn, "then start"},
 		{"v1 hybrid", map[string]string{"proc/self/mountinfo": "1 2 0:1 / /sys/fs/cgroup/unified rw - cgroup2 c rw\n" +
 			"1 2 0:1 / /sys/fs/cgroup/memory rw shared:1 - cgroup cgroup rw,memory\n1 2 0:1 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"}, nil, "cgroups", OK, "cgroup v1 with cpu, memory"},
 		{"no user namespaces", map[string]string{"proc/sys/user/max_user_namespaces": "0"}, nil, "namespaces", Fail, "sysctl -w"},

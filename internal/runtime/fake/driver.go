@@ -188,6 +188,9 @@ func (d *Driver) Resize(ctx context.Context, id core.SandboxID, r core.Resources
 	if r.MemoryBytes > 0 {
 		b.spec.Resources.MemoryBytes = r.MemoryBytes
 	}
+	if r.IOWeight > 0 {
+		b.spec.Resources.IOWeight = r.IOWeight
+	}
 	if r.CPUWeight > 0 {
 		b.spec.Resources.CPUWeight = r.CPUWeight
 	}

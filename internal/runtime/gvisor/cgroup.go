@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"shoal/internal/blockdev"
 	"shoal/internal/core"
 )
 
@@ -55,6 +56,11 @@ type groupLimits interface {
 	limitsCPU() bool
 	limitsMemory() bool
 	weighsCPU() bool
+	// weighsIO says how the groups' traffic with the disk can be weighed; useDevices finds out, for trees that lie on these.
+	weighsIO() ioWeights
+	useDevices(devices []blockdev.Device) error
+	// weighIO sets the groups' share of what the disk can do beside others; zero changes nothing.
+	weighIO(name string, weight int) error
 	// limitCPU limits the groups' processor time, zero for not at all. It comes after create and apart from it: what builds a
 	// sandbox is our own work and should not be slowed down by the tenant's limit. Where the kernel can (Linux 5.14), what was
 	// left of one period may be used in the next: a short command of a sandbox that has been idle is not cut into slices.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"shoal/internal/blockdev"
 )
 
 // movedCgroups are the driver's groups below its parent and below those that it had before: a sandbox stays in the groups that
@@ -78,6 +80,18 @@ func (m movedCgroups) weighsCPU() bool { return m.trees[0].weighsCPU() }
 func (m movedCgroups) weighCPU(name string, weight int) error {
 	return m.of(name).weighCPU(name, weight)
 }
+
+func (m movedCgroups) weighsIO() ioWeights { return m.trees[0].weighsIO() }
+
+func (m movedCgroups) useDevices(devices []blockdev.Device) error {
+	var errs []error
+	for _, t := range m.trees {
+		errs = append(errs, t.useDevices(devices))
+	}
+	return errors.Join(errs...)
+}
+
+func (m movedCgroups) weighIO(name string, weight int) error { return m.of(name).weighIO(name, weight) }
 
 func (m movedCgroups) birthplace(name string) (*os.File, error) { return m.of(name).birthplace(name) }
 

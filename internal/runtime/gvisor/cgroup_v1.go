@@ -19,6 +19,7 @@ type cgroups1 struct {
 	path string
 	// controllers are those that the host has, of the ones used here. The first decides what runs in a group.
 	controllers []string
+	io          ioWeights
 }
 
 // openCgroups1 makes the driver's group in each hierarchy that it uses.
@@ -141,9 +142,17 @@ func (c *cgroups1) killAll(name string) ([]int, error) {
 	return pids, killPIDs(pids)
 }
 
+// hierarchies are those in which a group of ours can be: where traffic was weighed and is no more, of one that isn't used.
+func (c *cgroups1) hierarchies() []string {
+	if c.uses(ioController1) || !hasFile(filepath.Join(c.root, ioController1), "cgroup.procs") {
+		return c.controllers
+	}
+	return append(slices.Clone(c.controllers), ioController1)
+}
+
 func (c *cgroups1) remove(name string) error {
 	var errs []error
-	for _, controller := range c.controllers {
+	for _, controller := range c.hierarchies() {
 		errs = append(errs, removeGroup(c.dir(controller, name)))
 	}
 	return errors.Join(errs...)
@@ -151,7 +160,7 @@ func (c *cgroups1) remove(name string) error {
 
 func (c *cgroups1) uninstall() error {
 	var errs []error
-	for _, controller := range c.controllers {
+	for _, controller := range c.hierarchies() {
 		errs = append(errs, uninstallGroup(filepath.Join(c.root, controller), c.path))
 	}
 	return errors.Join(errs...)
@@ -159,7 +168,7 @@ func (c *cgroups1) uninstall() error {
 
 func (c *cgroups1) names() ([]string, error) {
 	var all []string
-	for _, controller := range c.controllers {
+	for _, controller := range c.hierarchies() {
 		names, err := subGroups(c.dir(controller, ""))
 		if err != nil {
 			return nil, err

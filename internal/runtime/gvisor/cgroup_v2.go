@@ -20,6 +20,7 @@ type cgroups2 struct {
 	path string
 	// controllers are those of ours that could be enabled for the groups below path.
 	controllers []string
+	io          ioWeights
 }
 
 // openCgroups2 makes the driver's group and enables the controllers down to it.

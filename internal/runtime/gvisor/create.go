@@ -36,7 +36,7 @@ func (d *Driver) Create(ctx context.Context, spec runtime.Spec) error {
 	b, err := d.claim(record{
 		ID: spec.ID, Incarnation: spec.Incarnation, Digest: d.digest, Boot: bootID(),
 		Container: string(spec.ID) + "-" + core.NewID()[:8], MemoryBytes: spec.Resources.MemoryBytes,
-		VCPUs: spec.Resources.VCPUs, CPUWeight: spec.Resources.CPUWeight,
+		VCPUs: spec.Resources.VCPUs, CPUWeight: spec.Resources.CPUWeight, IOWeight: spec.Resources.IOWeight,
 	})
 	if err != nil {
 		return err
@@ -241,10 +241,11 @@ func (d *Driver) start(ctx context.Context, b *box) error {
 		return fmt.Errorf("start sandbox: %w", err)
 	}
 	d.log.DebugContext(ctx, "sandbox started", slog.Any("sandbox_id", b.id), slog.Duration("library_start", time.Since(begun)))
-	return errors.Join(d.limitCPU(r), d.update(b, func(r *record) { r.Started = true }), d.watchBox(ctx, b))
+	return errors.Join(d.limitGroups(r), d.update(b, func(r *record) { r.Started = true }), d.watchBox(ctx, b))
 }
 
-// limitCPU sets the tenant's limit of processor time and weight. It comes last: what builds a sandbox is our own work.
-func (d *Driver) limitCPU(r record) error {
-	return errors.Join(d.cgroups.limitCPU(string(r.ID), r.VCPUs), d.cgroups.weighCPU(string(r.ID), r.CPUWeight))
+// limitGroups sets the tenant's limit of processor time and its weights. It comes last: what builds a sandbox is our own work.
+func (d *Driver) limitGroups(r record) error {
+	name := string(r.ID)
+	return errors.Join(d.cgroups.limitCPU(name, r.VCPUs), d.cgroups.weighCPU(name, r.CPUWeight), d.cgroups.weighIO(name, r.IOWeight))
 }

@@ -51,6 +51,9 @@ type Config struct {
 	CgroupParent string
 	// FormerCgroupParents are those that the same StateDir was used with before: sandboxes may still be below them.
 	FormerCgroupParents []string
+	// TreesDir is where the sandboxes' trees are: whether what goes to and from the disk can be weighed depends on the devices
+	// below. Empty means that it can't.
+	TreesDir string
 	// DialSlot connects to a TCP port inside a sandbox's network slot.
 	DialSlot func(ctx context.Context, id core.SandboxID, port uint16) (net.Conn, error)
 	// OwnerUID and OwnerCount are the host ids that guest ids are mapped to; zero means the defaults.
@@ -110,6 +113,9 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cgroups: %w", err)
 	}
+	if err := weighTrees(cgroups, cfg.TreesDir); err != nil {
+		return nil, err
+	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become reaper of orphans: %w", err)
 	}
@@ -156,7 +162,9 @@ func (c Config) complete() (Config, error) {
 
 // Capabilities says what this host lets the driver do.
 func (d *Driver) Capabilities() runtime.Capabilities {
+	io := d.cgroups.weighsIO()
 	return runtime.Capabilities{
+		IOWeight: io.most, IOWeightReason: io.lacks,
 		CPULimit: d.cgroups.limitsCPU(), MemoryLimit: d.cgroups.limitsMemory(), CPUWeight: d.cgroups.weighsCPU(), Survives: true,
 		OpenFiles: sandboxDescriptors(),
 		OwnerUID:  d.cfg.OwnerUID, OwnerCount: d.cfg.OwnerCount,

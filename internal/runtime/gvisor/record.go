@@ -28,6 +28,7 @@ type record struct {
 	MemoryBytes int64   `json:"memory_bytes"`
 	VCPUs       float64 `json:"vcpus"`
 	CPUWeight   int     `json:"cpu_weight,omitempty"`
+	IOWeight    int     `json:"io_weight,omitempty"`
 	Started     bool    `json:"started"`
 }
 

@@ -35,6 +35,7 @@ func (d *Driver) Resize(ctx context.Context, id core.SandboxID, r core.Resources
 	// The record first: whoever adopts the sandbox sets its processor limits again by it.
 	err = d.update(b, func(now *record) {
 		now.VCPUs, now.CPUWeight = cmp.Or(r.VCPUs, now.VCPUs), cmp.Or(r.CPUWeight, now.CPUWeight)
+		now.IOWeight = cmp.Or(r.IOWeight, now.IOWeight)
 		now.MemoryBytes = cmp.Or(r.MemoryBytes, now.MemoryBytes)
 	})
 	if err == nil {
@@ -44,7 +45,7 @@ func (d *Driver) Resize(ctx context.Context, id core.SandboxID, r core.Resources
 		return core.Wrap(core.CodeConflict, err, "the sandbox uses more memory now than it would have")
 	}
 	if err == nil {
-		err = d.limitCPU(b.current())
+		err = d.limitGroups(b.current())
 	}
 	if err != nil {
 		return core.Wrap(core.CodeInternal, err, "the sandbox's limits can't be changed")

@@ -139,8 +139,8 @@ func (d *Driver) Adopt(ctx context.Context, id core.SandboxID, incarnation int64
 		return core.Errorf(core.CodeUnavailable, "the sandbox is being deleted")
 	}
 	// The server may have died before it had set the limit. One that can't be set now is no reason to end what runs.
-	if err := d.limitCPU(r); err != nil {
-		d.log.ErrorContext(ctx, "processor time of a sandbox cannot be limited", slog.Any("sandbox_id", id), slog.Any("err", err))
+	if err := d.limitGroups(r); err != nil {
+		d.log.ErrorContext(ctx, "processor time and weights of a sandbox cannot be set", slog.Any("sandbox_id", id), slog.Any("err", err))
 	}
 	if err := errors.Join(d.update(b, func(r *record) { r.Started = true }), d.watchBox(ctx, b)); err != nil {
 		return core.Wrap(core.CodeUnavailable, err, "the sandbox ended")

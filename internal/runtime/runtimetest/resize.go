@@ -13,7 +13,7 @@ func (s *suite) resize(t *testing.T) {
 	d := s.opened(t)
 	spec, agent := s.started(t, d)
 	for _, r := range []core.Resources{
-		{VCPUs: 2, MemoryBytes: 2 * spec.Resources.MemoryBytes}, {VCPUs: 0.5}, {MemoryBytes: spec.Resources.MemoryBytes}, {CPUWeight: 50},
+		{VCPUs: 2, MemoryBytes: 2 * spec.Resources.MemoryBytes}, {VCPUs: 0.5}, {MemoryBytes: spec.Resources.MemoryBytes}, {CPUWeight: 50}, {IOWeight: 50},
 	} {
 		if err := d.Resize(t.Context(), spec.ID, r); err != nil {
 			t.Errorf("Resize to %+v: %v", r, err)

@@ -17,7 +17,7 @@ const maxFilterLabels = 100
 
 const sandboxColumns = `id, tenant, name, template_id, template_name, state, operation, operation_since, incarnation, node, epoch,
 	persistent, vcpus, memory_bytes, disk_bytes, env, labels, created_at, started_at, expires_at, deleted_at, failure,
-	idle, on_idle, active_at, pids, open_files, cpu_weight`
+	idle, on_idle, active_at, pids, open_files, cpu_weight, io_weight`
 
 const selectSandbox = "SELECT " + sandboxColumns + " FROM sandbox "
 
@@ -28,7 +28,7 @@ func scanSandbox(r row) (b core.Sandbox, err error) {
 		jsonOf(&b.Env), jsonOf(&b.Labels), (*instant)(&b.CreatedAt), (*instant)(&b.StartedAt),
 		(*instant)(&b.ExpiresAt), (*instant)(&b.DeletedAt), &b.Failure,
 		&b.Idle, &b.OnIdle, (*instant)(&b.ActiveAt),
-		&b.Resources.Pids, &b.Resources.OpenFiles, &b.Resources.CPUWeight)
+		&b.Resources.Pids, &b.Resources.OpenFiles, &b.Resources.CPUWeight, &b.Resources.IOWeight)
 	return b, err
 }
 
@@ -131,7 +131,7 @@ func (r *reader) Expired(now time.Time) ([]core.Sandbox, error) {
 }
 
 const putSandbox = "INSERT INTO sandbox (" + sandboxColumns + `)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 	ON CONFLICT (id) DO UPDATE SET name = excluded.name, template_id = excluded.template_id,
 	template_name = excluded.template_name, state = excluded.state, operation = excluded.operation,
 	operation_since = excluded.operation_since, incarnation = excluded.incarnation, node = excluded.node,
@@ -140,7 +140,7 @@ const putSandbox = "INSERT INTO sandbox (" + sandboxColumns + `)
 	labels = excluded.labels, created_at = excluded.created_at, started_at = excluded.started_at,
 	expires_at = excluded.expires_at, deleted_at = excluded.deleted_at, failure = excluded.failure,
 	idle = excluded.idle, on_idle = excluded.on_idle, active_at = excluded.active_at,
-	pids = excluded.pids, open_files = excluded.open_files, cpu_weight = excluded.cpu_weight`
+	pids = excluded.pids, open_files = excluded.open_files, cpu_weight = excluded.cpu_weight, io_weight = excluded.io_weight`
 
 // PutSandbox inserts or replaces a sandbox.
 func (w *writer) PutSandbox(b core.Sandbox) error {
@@ -160,7 +160,7 @@ func (w *writer) PutSandbox(b core.Sandbox) error {
 		jsonOf(&b.Env), jsonOf(&b.Labels), instant(b.CreatedAt), instant(b.StartedAt),
 		instant(b.ExpiresAt), instant(b.DeletedAt), b.Failure,
 		int64(b.Idle), b.OnIdle, instant(b.ActiveAt),
-		b.Resources.Pids, b.Resources.OpenFiles, b.Resources.CPUWeight)
+		b.Resources.Pids, b.Resources.OpenFiles, b.Resources.CPUWeight, b.Resources.IOWeight)
 	if isUnique(err) {
 		return &core.Error{Code: core.CodeConflict, Field: "name", Message: fmt.Sprintf("another sandbox has the name %q", b.Name), Err: err}
 	}
