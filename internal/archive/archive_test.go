@@ -205,7 +205,7 @@ func sparseFile(t *testing.T, name string, size int64) {
 // TestHoles: the zeros of a hole are neither sent nor written, with the filesystem's help and without it.
 func TestHoles(t *testing.T) {
 	const size = 5 << 30
-	for name, make := range map[string]func(*testing.T, string){
+	for name, write := range map[string]func(*testing.T, string){
 		"content": func(t *testing.T, name string) { t.Helper(); sparseFile(t, name, size) },
 		"nothing": func(t *testing.T, name string) {
 			t.Helper()
@@ -215,7 +215,7 @@ func TestHoles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			src, dst := filepath.Join(t.TempDir(), "holes"), t.TempDir()
-			make(t, src)
+			write(t, src)
 			b, report := pack(t, src, PackOptions{})
 			if len(b) > 1<<20 || report.Bytes != size || report.Files != 1 {
 				t.Errorf("%d bytes are sent, %+v", len(b), report)

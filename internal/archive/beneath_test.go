@@ -36,10 +36,28 @@ func TestBeneath(t *testing.T) {
 		name string
 		want error
 	}{
-		{"", nil}, {"a/b", nil}, {"in", nil}, {"in/back/in/back/a", nil}, {"new/deep/one", nil}, {"in/more", nil},
-		{"abs", errOutside}, {"abs/a", errOutside}, {"own", errOutside}, {"up", errOutside}, {"up/out", errOutside}, {"far/a", errOutside},
-		{"in/back/up", errOutside}, {"..", errOutside}, {"a/../..", errOutside}, {"loop", unix.ELOOP}, {"none", unix.ENOENT}, {"none/x", unix.ENOENT},
-		{"file", unix.ENOTDIR}, {"file/x", unix.ENOTDIR}, {"fifo", unix.ENOTDIR}, {strings.Repeat("d/", 2100), unix.ENAMETOOLONG},
+		{"", nil},
+		{"a/b", nil},
+		{"in", nil},
+		{"in/back/in/back/a", nil},
+		{"new/deep/one", nil},
+		{"in/more", nil},
+		{"abs", errOutside},
+		{"abs/a", errOutside},
+		{"own", errOutside},
+		{"up", errOutside},
+		{"up/out", errOutside},
+		{"far/a", errOutside},
+		{"in/back/up", errOutside},
+		{"..", errOutside},
+		{"a/../..", errOutside},
+		{"loop", unix.ELOOP},
+		{"none", unix.ENOENT},
+		{"none/x", unix.ENOENT},
+		{"file", unix.ENOTDIR},
+		{"file/x", unix.ENOTDIR},
+		{"fifo", unix.ENOTDIR},
+		{strings.Repeat("d/", 2100), unix.ENAMETOOLONG},
 	} {
 		d, err := p.beneath(c.name, true)
 		if !errors.Is(err, c.want) {

@@ -17,8 +17,8 @@ import (
 )
 
 // entries makes an archive of headers, whose content is their own name.
-func entries(t testing.TB, list ...tar.Header) []byte {
-	t.Helper()
+func entries(tb testing.TB, list ...tar.Header) []byte {
+	tb.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, h := range list {
@@ -32,16 +32,16 @@ func entries(t testing.TB, list ...tar.Header) []byte {
 			h.Size = int64(len(h.Name))
 		}
 		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if h.Size > 0 {
 			if _, err := io.WriteString(w, h.Name); err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 		}
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }
@@ -49,6 +49,7 @@ func entries(t testing.TB, list ...tar.Header) []byte {
 func link(name, target string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target}
 }
+
 func hard(name, target string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: target}
 }

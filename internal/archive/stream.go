@@ -18,7 +18,7 @@ type source struct {
 // Read reads on.
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // Inside another error it means that the source broke off.
+	if err != nil && err != io.EOF { // Inside another error it means that the source broke off.
 		s.err = err
 	}
 	return n, err

@@ -391,13 +391,13 @@ func (u *unpacker) link(at place, h *tar.Header) error {
 }
 
 // replace makes something under its own name, or under another one if that is taken, and returns which.
-func (u *unpacker) replace(at place, make func(name string) error) (string, error) {
-	err := make(at.base)
+func (u *unpacker) replace(at place, with func(name string) error) (string, error) {
+	err := with(at.base)
 	if !errors.Is(err, fs.ErrExist) {
 		return at.base, err
 	}
 	temp := tempName()
-	return temp, make(temp)
+	return temp, with(temp)
 }
 
 // rename puts what was made into its place. An empty directory makes way.

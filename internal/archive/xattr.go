@@ -20,7 +20,7 @@ func readXattrs(fd int, records map[string]string) (lost bool) {
 	var small [1024]byte
 	list := small[:]
 	n, err := unix.Flistxattr(fd, list)
-	if err == unix.ERANGE { //nolint:errorlint // a bare errno
+	if err == unix.ERANGE {
 		list = make([]byte, 64<<10)
 		n, err = unix.Flistxattr(fd, list)
 	}

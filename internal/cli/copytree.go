@@ -123,7 +123,7 @@ type remembering struct {
 // Read reads on.
 func (r *remembering) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // Inside another error it means that the stream broke off.
+	if err != nil && err != io.EOF { // Inside another error it means that the stream broke off.
 		r.err = err
 	}
 	return n, err

@@ -181,9 +181,14 @@ func (f fileCommands) printFiles(list []shoal.FileInfo) error {
 			t.row("")
 		}
 		rows := [][2]string{
-			{"path", info.PathBytes()}, {"type", string(info.Type)}, {"target", info.TargetBytes()}, {"size", fmt.Sprintf("%d", info.Size)},
-			{"mode", info.Mode}, {"owner", fmt.Sprintf("%s (%d)", orID(info.Owner, info.UID), info.UID)},
-			{"group", fmt.Sprintf("%s (%d)", orID(info.Group, info.GID), info.GID)}, {"modified", info.ModifiedAt.Local().Format(time.RFC3339Nano)},
+			{"path", info.PathBytes()},
+			{"type", string(info.Type)},
+			{"target", info.TargetBytes()},
+			{"size", fmt.Sprintf("%d", info.Size)},
+			{"mode", info.Mode},
+			{"owner", fmt.Sprintf("%s (%d)", orID(info.Owner, info.UID), info.UID)},
+			{"group", fmt.Sprintf("%s (%d)", orID(info.Group, info.GID), info.GID)},
+			{"modified", info.ModifiedAt.Local().Format(time.RFC3339Nano)},
 		}
 		for _, x := range info.Xattrs {
 			rows = append(rows, [2]string{string(api.Join(x.Name, x.NameRaw)), fmt.Sprintf("%q", x.Value)})

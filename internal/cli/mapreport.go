@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,7 +73,7 @@ func (r *mapReport) finish() error {
 	if r.json() {
 		return r.broken
 	}
-	to := io.Writer(r.err)
+	to := r.err
 	if r.dir != "" {
 		to = r.out
 	}

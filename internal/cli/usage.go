@@ -120,8 +120,7 @@ func printUsed(out io.Writer, by []string, list []shoal.UsageRow) error {
 		addUsage(&sum, u)
 	}
 	if keys > 0 && len(list) != 1 {
-		total := make([]string, keys)
-		total[0] = "total"
+		total := append([]string{"total"}, make([]string, keys-1)...)
 		t.row(append(total, usageCells(sum)...)...)
 	}
 	return t.flush()

@@ -31,10 +31,10 @@ type EventQuery struct {
 func (q EventQuery) filter() (f store.EventFilter, err error) {
 	f = store.EventFilter{Actor: q.Actor, Labels: q.Labels, Since: q.Since, Until: q.Until}
 	for _, pattern := range q.Types {
-		begin, any := strings.CutSuffix(pattern, "*")
+		begin, many := strings.CutSuffix(pattern, "*")
 		found := false
 		for _, t := range core.EventTypes() {
-			if string(t) == pattern || any && strings.HasPrefix(string(t), begin) {
+			if string(t) == pattern || many && strings.HasPrefix(string(t), begin) {
 				found = true
 				if !slices.Contains(f.Types, t) {
 					f.Types = append(f.Types, t)

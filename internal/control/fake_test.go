@@ -531,19 +531,19 @@ var (
 	tenantsScopes = core.AllScopes().Without(core.ScopeAdmin)
 )
 
-func newWorld(t testing.TB) *world {
-	t.Helper()
-	w := &world{t: t, clock: newClock(), node: newNode(), sizes: &sizes{by: map[core.SandboxID]int64{}}}
+func newWorld(tb testing.TB) *world {
+	tb.Helper()
+	w := &world{t: tb, clock: newClock(), node: newNode(), sizes: &sizes{by: map[core.SandboxID]int64{}}}
 	w.build = func(_ context.Context, _, _ string, progress func(string, int)) (control.BuiltTemplate, error) {
 		progress("unpacking", 50)
 		return control.BuiltTemplate{Source: "test", Config: core.TemplateConfig{User: "root"}}, nil
 	}
-	w.dir = t.TempDir()
-	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(w.dir, "shoal.db"), Logger: slog.New(slog.DiscardHandler)})
+	w.dir = tb.TempDir()
+	st, err := sqlite.Open(tb.Context(), sqlite.Config{Path: filepath.Join(w.dir, "shoal.db"), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = st.Close() })
+	tb.Cleanup(func() { _ = st.Close() })
 	w.store = st
 	w.change(func(tx store.Tx) error {
 		return errors.Join(tx.PutTenant(core.Tenant{ID: "alice", Name: "alice"}), tx.PutTenant(core.Tenant{ID: "bob", Name: "bob"}))
@@ -622,21 +622,21 @@ func (w *world) create(spec core.SandboxSpec) core.Sandbox {
 }
 
 // eventually waits for a condition that another goroutine makes true.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
+func eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("did not come true: %s", what)
+			tb.Fatalf("did not come true: %s", what)
 		}
 		<-time.After(time.Millisecond)
 	}
 }
 
-func wantCode(t testing.TB, err error, code core.Code) *core.Error {
-	t.Helper()
+func wantCode(tb testing.TB, err error, code core.Code) *core.Error {
+	tb.Helper()
 	if core.CodeOf(err) != code {
-		t.Fatalf("error is %v, want code %s", err, code)
+		tb.Fatalf("error is %v, want code %s", err, code)
 	}
 	e, _ := err.(*core.Error) //nolint:errorlint // the edge of control returns the type itself
 	return e

@@ -52,7 +52,7 @@ type keptWatch struct {
 }
 
 // KeepWatch begins to keep what happens to files, and returns the watch's id.
-func (w *fileWatches) KeepWatch(ctx context.Context, p Principal, ref, path string, opts core.WatchOptions) (string, error) {
+func (w *fileWatches) KeepWatch(ctx context.Context, p Principal, ref, path string, opts core.WatchOptions) (string, error) { //nolint:contextcheck // as below
 	if err := p.may("KeepWatch"); err != nil {
 		return "", err
 	}
@@ -70,7 +70,7 @@ func (w *fileWatches) KeepWatch(ctx context.Context, p Principal, ref, path stri
 	// It outlives the call, but for its beginning.
 	life, cancel := context.WithCancel(w.tasks.stop)
 	begun := context.AfterFunc(ctx, cancel)
-	watch, err := g.Watch(life, path, opts)
+	watch, err := g.Watch(life, path, opts) //nolint:contextcheck // The watch outlives the call.
 	if !begun() || err != nil {
 		cancel()
 		w.leave(k)

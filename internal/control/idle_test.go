@@ -284,13 +284,13 @@ func TestOutputKeepsAwake(t *testing.T) {
 
 func TestIdleAfterRestart(t *testing.T) {
 	t.Parallel()
-	restart := func(t testing.TB, w *world, kill bool) {
-		t.Helper()
+	restart := func(tb testing.TB, w *world, kill bool) {
+		tb.Helper()
 		st := w.store.(*watchedStore)
 		if kill { // nothing goes on, and what was not written is lost
 			st.fail(errors.New("killed"))
 		} else if err := w.svc.Close(); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		w.store = &watchedStore{Store: st.Store}
 		w.start()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"shoal/internal/core"
@@ -234,7 +235,7 @@ func (m *making) abandon(tx store.Tx, op core.Operation, cause error) error {
 func (m *making) ended(op core.Operation, state core.OperationState) {
 	if id := core.UploadID(op.Target[targetUpload]); id != "" {
 		if err := m.spool.Delete(op.Tenant, id); err != nil {
-			m.log.Warn("remove an upload: it will be removed when it is too old", "operation_id", string(op.ID), "err", err)
+			m.log.Warn("remove an upload: it will be removed when it is too old", slog.String("operation_id", string(op.ID)), slog.Any("err", err))
 		}
 	}
 	if state != core.OperationSucceeded {

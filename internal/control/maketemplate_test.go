@@ -429,7 +429,8 @@ func TestImportAfterRestart(t *testing.T) {
 	}
 	var ops []core.Operation
 	for _, spec := range []core.TemplateSpec{
-		{Name: "a", Image: image("slow"), Tags: []string{"x"}}, {Name: "b", Upload: up.ID},
+		{Name: "a", Image: image("slow"), Tags: []string{"x"}},
+		{Name: "b", Upload: up.ID},
 		{Name: "c", Image: core.ImageSource{Ref: "slow", Password: "pw"}},
 	} {
 		op, err := g.svc.CreateTemplate(t.Context(), alice, spec)

@@ -85,8 +85,17 @@ func TestBadGrants(t *testing.T) {
 	admin, _ := adminOf(w)
 	sb := w.createAs(admin)
 	for _, g := range []core.FileGrant{
-		{}, {Path: "a"}, {Path: "/\x00"}, {Path: "/" + strings.Repeat("a", 5000)}, {Path: "/a", For: -1}, {Path: "/a", For: 8 * 24 * time.Hour},
-		{Path: "/a", For: time.Millisecond}, {Path: "/a", MaxBytes: 1}, {Path: "/a", User: "u"}, {Path: "/a", Parents: true}, {Path: "/a", Write: true, MaxBytes: -1},
+		{},
+		{Path: "a"},
+		{Path: "/\x00"},
+		{Path: "/" + strings.Repeat("a", 5000)},
+		{Path: "/a", For: -1},
+		{Path: "/a", For: 8 * 24 * time.Hour},
+		{Path: "/a", For: time.Millisecond},
+		{Path: "/a", MaxBytes: 1},
+		{Path: "/a", User: "u"},
+		{Path: "/a", Parents: true},
+		{Path: "/a", Write: true, MaxBytes: -1},
 	} {
 		_, err := w.svc.SignFile(t.Context(), admin, string(sb.ID), g)
 		wantCode(t, err, core.CodeInvalid)

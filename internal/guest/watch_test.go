@@ -73,10 +73,16 @@ func TestWatchTells(t *testing.T) {
 		touch(in("d/below")), touch(other+"/behind a link"), os.Remove(in("link")), os.Chmod(dir, 0o755), os.Mkdir(in("end"), 0o700),
 	)
 	want := []core.FileEvent{
-		{Kind: core.FileCreated, Path: in("f")}, {Kind: core.FileWritten, Path: in("f")}, {Kind: core.FileChanged, Path: in("f")},
-		{Kind: core.FileRenamed, Path: in("f"), To: in("g\xff")}, {Kind: core.FileRenamed, Path: in("g\xff")},
-		{Kind: core.FileCreated, Path: in("in")}, {Kind: core.FileRemoved, Path: in("in")}, {Kind: core.FileRemoved, Path: in("link")},
-		{Kind: core.FileChanged, Path: dir, Dir: true}, {Kind: core.FileCreated, Path: in("end"), Dir: true},
+		{Kind: core.FileCreated, Path: in("f")},
+		{Kind: core.FileWritten, Path: in("f")},
+		{Kind: core.FileChanged, Path: in("f")},
+		{Kind: core.FileRenamed, Path: in("f"), To: in("g\xff")},
+		{Kind: core.FileRenamed, Path: in("g\xff")},
+		{Kind: core.FileCreated, Path: in("in")},
+		{Kind: core.FileRemoved, Path: in("in")},
+		{Kind: core.FileRemoved, Path: in("link")},
+		{Kind: core.FileChanged, Path: dir, Dir: true},
+		{Kind: core.FileCreated, Path: in("end"), Dir: true},
 	}
 	if diff := cmp.Diff(want, events(created("end"))); diff != "" {
 		t.Error(diff)
@@ -103,8 +109,12 @@ func TestWatchOwnWrites(t *testing.T) {
 	must(t, touch(dir+"/end"))
 	got := slices.CompactFunc(events(created("end")), func(x, y core.FileEvent) bool { return x == y })
 	want := []core.FileEvent{
-		{Kind: core.FileCreated, Path: f}, {Kind: core.FileWritten, Path: f}, {Kind: core.FileCreated, Path: f + "2"},
-		{Kind: core.FileCreated, Path: dir + "/l"}, {Kind: core.FileWritten, Path: dir + "/l"}, {Kind: core.FileCreated, Path: dir + "/end"},
+		{Kind: core.FileCreated, Path: f},
+		{Kind: core.FileWritten, Path: f},
+		{Kind: core.FileCreated, Path: f + "2"},
+		{Kind: core.FileCreated, Path: dir + "/l"},
+		{Kind: core.FileWritten, Path: dir + "/l"},
+		{Kind: core.FileCreated, Path: dir + "/end"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

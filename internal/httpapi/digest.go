@@ -64,7 +64,7 @@ func (d *digestBody) Read(p []byte) (int, error) {
 	}
 	n, err := d.body.Read(p)
 	_, _ = d.hash.Write(p[:n]) // a hash takes everything
-	if err != io.EOF {         //nolint:errorlint // Inside another error it means that the body broke off.
+	if err != io.EOF {         // Inside another error it means that the body broke off.
 		return n, err
 	}
 	if text := d.trailer.Get(digestHeader); d.want == nil {

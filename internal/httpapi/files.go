@@ -84,7 +84,8 @@ func (a fileAPI) listFiles(w http.ResponseWriter, r *request) error {
 
 // listPage returns a page of a directory, or of several levels, and what the next one begins after; empty if there is none.
 func listPage(r *request, reader core.FileReader, path, after string) (list []core.FileInfo, next string, err error) {
-	limit, depth, more := r.limit(), int(r.number("depth", 1)), false
+	limit, depth := r.limit(), int(r.number("depth", 1))
+	var more bool
 	if depth > 1 {
 		list, more, err = reader.Walk(r.Context(), path, core.WalkOptions{Depth: depth, After: after, Limit: limit})
 	} else {

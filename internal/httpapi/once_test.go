@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -57,7 +58,7 @@ func TestOnceStream(t *testing.T) {
 		var out bytes.Buffer
 		for {
 			m, err := s.Recv()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {

@@ -127,7 +127,7 @@ func TestKeyRevokedDuringAStreamEndsIt(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		conn, _, err := websocket.Dial(ctx, c.BaseURL+"/v1/sandboxes/a/execs/"+e.ID+"/attach", &websocket.DialOptions{ //nolint:bodyclose // The library closes it.
+		conn, _, err := websocket.Dial(ctx, c.BaseURL+"/v1/sandboxes/a/execs/"+e.ID+"/attach", &websocket.DialOptions{
 			HTTPHeader: http.Header{"Authorization": {"Bearer " + tenantKey}},
 		})
 		if err != nil {

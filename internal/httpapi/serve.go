@@ -27,7 +27,7 @@ func (a *API) Serve(ctx context.Context, ln net.Listener, grace time.Duration) e
 // serve is the outermost handler: it begins the request, catches panics and writes the one line about it.
 func (a *API) serve(w http.ResponseWriter, hr *http.Request) {
 	reply := httpserve.NewReply(w)
-	r := newRequest(hr, reply)
+	r := newRequest(hr, reply) //nolint:contextcheck // The request carries the context.
 	httpserve.Secure(reply.Header(), r.id)
 	a.metrics.inFlight.Inc()
 	defer func() { //nolint:contextcheck // The request carries the context.

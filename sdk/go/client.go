@@ -73,7 +73,7 @@ func path(parts ...string) (string, error) {
 
 // do makes a call and decodes the reply into out, which may be nil.
 func (c *Client) do(ctx context.Context, cl call, out any) error {
-	resp, err := c.send(ctx, cl)
+	resp, err := c.send(ctx, cl) //nolint:bodyclose // decode closes it.
 	if err != nil {
 		return err
 	}

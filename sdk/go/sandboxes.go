@@ -57,7 +57,7 @@ func (s Sandboxes) GetOrCreate(ctx context.Context, name string, req CreateSandb
 	if err != nil {
 		return out, false, err
 	}
-	resp, err := s.c.send(ctx, call{method: http.MethodPut, path: p, in: req})
+	resp, err := s.c.send(ctx, call{method: http.MethodPut, path: p, in: req}) //nolint:bodyclose // decode closes it.
 	if err != nil {
 		return out, false, err
 	}

@@ -176,7 +176,7 @@ func (e env) downByArchive(sb shoal.Sandbox) way {
 	}
 }
 
-func (e env) signed(t *testing.T, c context.Context, sb shoal.Sandbox, path string, write bool) string {
+func (e env) signed(c context.Context, t *testing.T, sb shoal.Sandbox, path string, write bool) string {
 	t.Helper()
 	s, err := e.Client.Files(sb.ID).Sign(c, path, shoal.SignOptions{Write: write})
 	if err != nil {
@@ -186,7 +186,7 @@ func (e env) signed(t *testing.T, c context.Context, sb shoal.Sandbox, path stri
 }
 
 // bare makes a request without a key.
-func bare(t *testing.T, c context.Context, method, url string, body io.Reader, header http.Header) *http.Response {
+func bare(c context.Context, t *testing.T, method, url string, body io.Reader, header http.Header) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(c, method, url, body)
 	if err != nil {
@@ -207,7 +207,7 @@ func (e env) upBySignedURL(sb shoal.Sandbox) way {
 		t.Helper()
 		h := sha256.New()
 		_, _ = io.Copy(h, noise(size))
-		resp := bare(t, c, http.MethodPut, e.signed(t, c, sb, path, true), noise(size), http.Header{"Content-Digest": {digestOf(h)}})
+		resp := bare(c, t, http.MethodPut, e.signed(c, t, sb, path, true), noise(size), http.Header{"Content-Digest": {digestOf(h)}})
 		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
 			b, _ := io.ReadAll(resp.Body)
@@ -225,7 +225,7 @@ func digestOf(h hash.Hash) string {
 func (e env) downBySignedURL(sb shoal.Sandbox) way {
 	return func(t *testing.T, c context.Context, path string, size int64) string {
 		t.Helper()
-		url := e.signed(t, c, sb, path, false)
+		url := e.signed(c, t, sb, path, false)
 		h := sha256.New()
 		tag := ""
 		for _, part := range []string{fmt.Sprintf("bytes=0-%d", size/2), fmt.Sprintf("bytes=%d-", size/2+1)} {
@@ -236,7 +236,7 @@ func (e env) downBySignedURL(sb shoal.Sandbox) way {
 			if tag != "" {
 				header.Set("If-Range", tag)
 			}
-			resp := bare(t, c, http.MethodGet, url, nil, header)
+			resp := bare(c, t, http.MethodGet, url, nil, header)
 			_, err := io.Copy(h, resp.Body)
 			_ = resp.Body.Close()
 			if tag = resp.Header.Get("ETag"); resp.StatusCode != http.StatusPartialContent || err != nil || tag == "" {
@@ -250,10 +250,10 @@ func (e env) downBySignedURL(sb shoal.Sandbox) way {
 // testChangedDownload: a download that goes on never mixes two versions, whoever changed the file and however.
 func testChangedDownload(t *testing.T, e env) {
 	sb := e.Sandbox(t, shoal.CreateSandboxRequest{})
-	url := e.signed(t, ctx(t), sb, "/root/f", false)
+	url := e.signed(ctx(t), t, sb, "/root/f", false)
 	get := func(header http.Header) (int, string, string) {
 		t.Helper()
-		resp := bare(t, ctx(t), http.MethodGet, url, nil, header)
+		resp := bare(ctx(t), t, http.MethodGet, url, nil, header)
 		defer resp.Body.Close()
 		b, err := io.ReadAll(resp.Body)
 		if err != nil {

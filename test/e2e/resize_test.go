@@ -165,8 +165,8 @@ func testResizeDisk(t *testing.T, e env) {
 	small, large := int64(32<<20), int64(128<<20)
 	sb, err := e.Client.Sandboxes().Create(ctx(t), shoal.CreateSandboxRequest{DiskBytes: &small})
 	if shoal.ErrorCode(err) == "unsupported" {
-		any := e.Sandbox(t, shoal.CreateSandboxRequest{})
-		_, err = e.Client.Sandboxes().Update(ctx(t), any.ID, shoal.UpdateSandboxRequest{DiskBytes: &large})
+		other := e.Sandbox(t, shoal.CreateSandboxRequest{})
+		_, err = e.Client.Sandboxes().Update(ctx(t), other.ID, shoal.UpdateSandboxRequest{DiskBytes: &large})
 		wantCode(t, err, "unsupported")
 		t.Skip("this kernel has no simple quotas: a limit is refused, also while it runs")
 	}

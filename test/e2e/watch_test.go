@@ -64,6 +64,7 @@ func apply(names map[string]bool, e shoal.FileEvent) {
 				names[p] = dir
 			}
 		}
+	default: // Nothing else changes what there is.
 	}
 }
 

@@ -30,6 +30,7 @@ type Box struct {
 
 // Run holds a reader to the contract. open is called once for each test.
 func Run(t *testing.T, open func(t *testing.T) Box) {
+	t.Helper()
 	for name, test := range map[string]func(*testing.T, Box){
 		"stat": stat, "list": list, "walk": walk, "walk in pages": walkPages, "links": links, "read": read, "checksum": checksum, "xattrs": xattrs,
 		"errors": failures, "deep": deep, "pack": pack,
@@ -63,6 +64,7 @@ func wantCode(t *testing.T, what string, err error, code core.Code, field string
 }
 
 func stat(t *testing.T, b Box) {
+	t.Helper()
 	at := time.Date(2020, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
 	name := "not utf-8 \xff\n"
 	b.file(t, name, "12345")
@@ -104,6 +106,7 @@ func names(list []core.FileInfo) string {
 }
 
 func list(t *testing.T, b Box) {
+	t.Helper()
 	for _, n := range []string{"b", "a", "\xff", "B", "aa"} {
 		b.file(t, n, "")
 	}
@@ -158,6 +161,7 @@ func paths(list []core.FileInfo, below string) string {
 }
 
 func walk(t *testing.T, b Box) {
+	t.Helper()
 	b.tree(t)
 	for depth, want := range map[int]string{
 		1: "5 a a.d link",
@@ -188,6 +192,7 @@ func walk(t *testing.T, b Box) {
 
 // walkPages: pages of any size are together what one page is, also where what the page before ended with has gone.
 func walkPages(t *testing.T, b Box) {
+	t.Helper()
 	b.tree(t)
 	want, _, err := b.Reader.Walk(t.Context(), b.in("t"), core.WalkOptions{Depth: 9, Limit: 100})
 	must(t, err)
@@ -217,6 +222,7 @@ func walkPages(t *testing.T, b Box) {
 }
 
 func links(t *testing.T, b Box) {
+	t.Helper()
 	must(t, os.MkdirAll(b.host("x/y"), 0o700))
 	b.file(t, "x/f", "text")
 	for name, target := range map[string]string{
@@ -250,6 +256,7 @@ func links(t *testing.T, b Box) {
 }
 
 func read(t *testing.T, b Box) {
+	t.Helper()
 	b.file(t, "f", "0123456789")
 	for _, c := range []struct {
 		offset, length int64
@@ -278,6 +285,7 @@ func read(t *testing.T, b Box) {
 }
 
 func checksum(t *testing.T, b Box) {
+	t.Helper()
 	text := strings.Repeat("text", 100_000)
 	b.file(t, "f", text)
 	must(t, os.Symlink("f", b.host("l")), unix.Mkfifo(b.host("p"), 0o600))
@@ -300,6 +308,7 @@ func checksum(t *testing.T, b Box) {
 }
 
 func xattrs(t *testing.T, b Box) {
+	t.Helper()
 	b.file(t, "f", "")
 	if got, err := b.Reader.Xattrs(t.Context(), b.in("f")); err != nil || len(got) != 0 {
 		t.Errorf("none: %v, %v", got, err)
@@ -316,6 +325,7 @@ func xattrs(t *testing.T, b Box) {
 }
 
 func failures(t *testing.T, b Box) {
+	t.Helper()
 	b.file(t, "f", "")
 	for path, code := range map[string]core.Code{
 		"no": core.CodeNotFound, "no/no": core.CodeNotFound, "f/x": core.CodeInvalid, strings.Repeat("n", 256): core.CodeInvalid,
@@ -338,6 +348,7 @@ func failures(t *testing.T, b Box) {
 
 // pack: an archive holds what is there, links as links, and tells what it left out.
 func pack(t *testing.T, b Box) {
+	t.Helper()
 	b.tree(t)
 	b.file(t, "t/text", strings.Repeat("text", 50_000))
 	must(t, unix.Mkfifo(b.host("t/fifo"), 0o600), os.Symlink("t", b.host("link")))
@@ -395,6 +406,7 @@ func pack(t *testing.T, b Box) {
 
 // deep: a tree that is deeper than a path can say is listed as far as it can be said.
 func deep(t *testing.T, b Box) {
+	t.Helper()
 	part := strings.Repeat("d", 200)
 	dir, err := os.Open(b.Host)
 	must(t, err)

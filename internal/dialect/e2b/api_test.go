@@ -179,8 +179,12 @@ func TestTemplates(t *testing.T) {
 func TestGrouped(t *testing.T) {
 	var groups [][]core.Template
 	for _, tmpl := range []core.Template{
-		{Tenant: core.SystemTenant, Name: "base", Version: 3}, {Tenant: "acme", Name: "base", Version: 2}, {Tenant: core.SystemTenant, Name: "base", Version: 2},
-		{Tenant: "acme", Name: "base", Version: 1}, {Tenant: core.SystemTenant, Name: "base", Version: 1}, {Tenant: "acme", Name: "mine", Version: 1},
+		{Tenant: core.SystemTenant, Name: "base", Version: 3},
+		{Tenant: "acme", Name: "base", Version: 2},
+		{Tenant: core.SystemTenant, Name: "base", Version: 2},
+		{Tenant: "acme", Name: "base", Version: 1},
+		{Tenant: core.SystemTenant, Name: "base", Version: 1},
+		{Tenant: "acme", Name: "mine", Version: 1},
 	} {
 		groups = grouped(groups, tmpl)
 	}

@@ -198,7 +198,7 @@ func buildStatus(s core.TemplateState) string {
 		return "ready"
 	case core.TemplateBuilding:
 		return "building"
-	case core.TemplateFailed:
+	case core.TemplateFailed, core.TemplateDeleted:
 		return "error"
 	}
 	return "error"

@@ -71,6 +71,7 @@ func (s *suite) liveWritten(t *testing.T, e *env) {
 
 // count writes 1, 2, 3… into two files, and tells what is in both.
 func count(t *testing.T, dir string, stop <-chan struct{}, written chan<- uint64) {
+	t.Helper()
 	var files [2]*os.File
 	for i, name := range []string{"first", "second"} {
 		f, err := os.Create(filepath.Join(dir, name))

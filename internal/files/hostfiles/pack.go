@@ -85,7 +85,7 @@ func (p *packed) begin(ctx context.Context, r *root, opts core.PackOptions) erro
 // Read reads on.
 func (p *packed) Read(b []byte) (int, error) {
 	n, err := p.r.Read(b)
-	if err == nil || err == io.EOF { //nolint:errorlint // io.EOF must be passed on as it is.
+	if err == nil || err == io.EOF { // io.EOF must be passed on as it is.
 		return n, err
 	}
 	return n, p.failure(err)

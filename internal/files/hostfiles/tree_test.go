@@ -22,6 +22,7 @@ func everyone() hostfiles.Owners { return hostfiles.Owners{Count: 1 << 31} }
 
 func TestContract(t *testing.T) {
 	filestest.Run(t, func(t *testing.T) filestest.Box {
+		t.Helper()
 		root := t.TempDir()
 		if err := os.Mkdir(root+"/home", 0o700); err != nil {
 			t.Fatal(err)
@@ -32,6 +33,7 @@ func TestContract(t *testing.T) {
 
 func TestContractAtTheRoot(t *testing.T) {
 	filestest.Run(t, func(t *testing.T) filestest.Box {
+		t.Helper()
 		root := t.TempDir()
 		return filestest.Box{Reader: hostfiles.New(root, everyone()), Host: root, Inside: "/"}
 	})

@@ -274,8 +274,11 @@ var errNoUpload = core.Errorf(core.CodeNotFound, "no such upload: it is kept for
 // Delete removes an upload.
 func (s *Spool) Delete(tenant core.TenantID, id core.UploadID) error {
 	path, err := s.Path(tenant, id)
-	if err != nil {
+	if errors.Is(err, errNoUpload) {
 		return nil // It is gone.
+	}
+	if err != nil {
+		return err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove upload: %w", err)

@@ -129,7 +129,8 @@ func TestOddImages(t *testing.T) {
 }
 
 func (h *host) runImage(t *testing.T, d *gvisor.Driver, img odd) {
-	root, err := os.MkdirTemp(h.dir, "image-")
+	t.Helper()
+	root, err := os.MkdirTemp(h.dir, "image-") //nolint:usetesting // It must be on the filesystem of the host's directory.
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,10 @@
 package sqlite
 
 import (
+	"time"
+
 	"shoal/internal/core"
 	"shoal/internal/store"
-	"time"
 )
 
 const (

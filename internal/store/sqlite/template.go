@@ -30,7 +30,8 @@ func scanTemplate(r row) (t core.Template, err error) {
 
 // Template finds a template that the tenant may use.
 func (r *reader) Template(tenant core.TenantID, ref core.TemplateRef) (core.Template, error) {
-	where, args := "", []any{tenant}
+	var where string
+	args := []any{tenant}
 	switch {
 	case ref.ID != "":
 		where, args = "id = ?2", append(args, ref.ID)

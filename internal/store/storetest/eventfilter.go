@@ -15,7 +15,7 @@ import (
 func testEventFilter(t *testing.T, open Open) {
 	t.Helper()
 	s := start(t, open)
-	rng := rand.New(rand.NewPCG(3, 5)) //nolint:gosec // A test that can be repeated.
+	rng := rand.New(rand.NewPCG(3, 5)) // A test that can be repeated.
 	labels := map[core.SandboxID]map[string]string{"": nil}
 	var ids []core.SandboxID
 	for i := range 4 {

@@ -424,7 +424,7 @@ func testUsageModel(t *testing.T, open Open, seed uint64) {
 			t.Error(err)
 		}
 	}()
-	rng := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // A test that can be repeated.
+	rng := rand.New(rand.NewPCG(seed, 7)) // A test that can be repeated.
 	u := &usageModel{meters: map[core.SandboxID]core.Meter{}, rows: map[usagePlace]*spent{}, now: epoch()}
 	var ids []core.SandboxID
 	for range 80 {
