@@ -65,7 +65,11 @@ func printAudit(out io.Writer, list []shoal.AuditEntry) error {
 		if e.ActorName != "" {
 			who += " (" + e.ActorName + ")"
 		}
-		t.row(e.At.Local().Format(time.DateTime), who, e.Remote, e.Operation, e.Target, e.Outcome)
+		outcome := e.Outcome
+		if e.Detail != "" {
+			outcome += " (" + e.Detail + ")"
+		}
+		t.row(e.At.Local().Format(time.DateTime), who, e.Remote, e.Operation, e.Target, outcome)
 	}
 	return t.flush()
 }

@@ -126,8 +126,8 @@ func (m *mapper) once(ctx context.Context, index int, item string) (r mapResult)
 		return fail(cerr)
 	}
 	switch {
-	case err != nil && ctx.Err() == nil && r.Exec != "":
-		// It was started, and what became of it can't be learned.
+	case err != nil && ctx.Err() == nil && (r.Exec != "" || unanswered(err)):
+		// It was started, or may have been, and what became of it can't be learned.
 		r.Outcome, r.Message = string(shoal.OutcomeLost), explain(err)
 		return r
 	case err != nil:
@@ -138,6 +138,12 @@ func (m *mapper) once(ctx context.Context, index int, item string) (r mapResult)
 		r.Message = explain(err)
 	}
 	return r
+}
+
+// unanswered reports whether a call may have done what it was to do, though no answer of the server says so.
+func unanswered(err error) bool {
+	e, ok := errors.AsType[*shoal.Error](err)
+	return ok && e.Code == shoal.CodeUnavailable && e.RequestID == ""
 }
 
 // create makes a sandbox. When the server has no room it is asked again: when one of ours has ended, or for a while.

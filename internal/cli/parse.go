@@ -142,6 +142,9 @@ func (m *moment) Set(s string) error {
 	}
 	for _, layout := range []string{time.RFC3339, time.DateTime, "2006-01-02T15:04", time.DateOnly} {
 		if at, err := time.ParseInLocation(layout, s, time.Local); err == nil {
+			if at.IsZero() {
+				at = at.Add(1) // zero would be none
+			}
 			m.at, m.text = at, s
 			return nil
 		}
