@@ -438,10 +438,13 @@ type AuditEntry struct {
 	// At When the call came.
 	At time.Time `json:"at"`
 
+	// Detail For a call that makes many: how many were made and how many failed.
+	Detail string `json:"detail,omitempty,omitzero"`
+
 	// Operation The call: an operationId of this document, or of a dialect's with its name before it, such as `e2b.sandboxes.create`.
 	Operation string `json:"operation"`
 
-	// Outcome `ok`, or the code of the error that was answered.
+	// Outcome `ok`, or the code of the error that was answered; of a call that makes many, the code of the first that failed.
 	Outcome string `json:"outcome"`
 
 	// Remote The address that the call came from.
@@ -2399,7 +2402,7 @@ type GetUsageParams struct {
 	// To The last day, of UTC, at most 399 days after the first (default today).
 	To string `form:"to,omitempty" json:"to,omitempty,omitzero"`
 
-	// By What is told apart: `tenant`, `sandbox`, `day`, or `label:KEY`, the value of a label, which is cut after 256 characters. May be repeated, with one label at most. Rows come in the order of tenant, sandbox, label and day. By `tenant`, an operator's key is told of all tenants; without it, and for every other key, it is one's own.
+	// By What is told apart: `tenant`, `sandbox`, `day`, or `label:KEY`, the value of a label, which is cut after 256 characters. May be repeated, with one label at most. Rows come in the order of tenant, sandbox, label and day. By `tenant`, an operator's key is told of all tenants, unless `Shoal-Tenant` names one; without it, and for every other key, it is one's own.
 	By []string `form:"by,omitempty" json:"by,omitempty,omitzero"`
 
 	// Sandbox Only this sandbox, by id or name, or by id one that is deleted.

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "91abb3df6db75bf6104f569d2cee971215ccbef7956a23e33ca9625166085504"
+const DocumentDigest = "594dcbf29f5ac0cb0560d36ae3e273b82f2bdfd7dfbc3206e0cc94a1bc2f450e"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "9a13f7640cd24129a3c220ea14a1007375c30caa35e2b99f2cfaa38da05df822"
+const TypesDigest = "bb3e7ea7d7928a6e862a327ad803aae3a5a820592527e81ad63dad2dabf23253"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

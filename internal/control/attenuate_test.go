@@ -24,7 +24,7 @@ func TestAttenuation(t *testing.T) {
 		!child.ExpiresAt.Equal(parent.ExpiresAt) || child.Labels["team"] != "a" || child.Tenant != p.Tenant {
 		t.Errorf("a child without a word is %+v", child)
 	}
-	narrow, _ := w.keyOf(p, core.KeySpec{
+	narrow, n := w.keyOf(p, core.KeySpec{
 		Scopes: core.ScopesOf(core.ScopeKeys), ExpiresIn: time.Minute, Labels: map[string]string{"user": "u1"},
 	})
 	if len(narrow.Labels) != 2 || narrow.Scopes != core.ScopesOf(core.ScopeKeys) || narrow.ExpiresAt.After(parent.ExpiresAt) {
@@ -41,6 +41,7 @@ func TestAttenuation(t *testing.T) {
 		"a longer life":    {core.CodeInvalid, "expires_in_seconds", p, core.KeySpec{ExpiresIn: 2 * time.Hour}},
 		"other sandboxes":  {core.CodeInvalid, "labels", p, core.KeySpec{Labels: map[string]string{"team": "b"}}},
 		"without the word": {core.CodeDenied, "", c, core.KeySpec{}},
+		"nothing to give":  {core.CodeDenied, "scopes", n, core.KeySpec{}},
 		"operator, labels": {core.CodeInvalid, "scopes", admin, core.KeySpec{Scopes: core.AllScopes(), Labels: map[string]string{"a": "b"}}},
 	} {
 		_, _, err := w.svc.NewKey(t.Context(), tc.by, tc.spec)

@@ -56,13 +56,14 @@ func (k *keys) ActFor(ctx context.Context, p Principal, ref string) (Principal, 
 	case err != nil && !core.IsCode(err, core.CodeNotFound):
 		return Principal{}, err
 	case err == nil && t.ID == p.Tenant:
+		p.acting = p.Admin
 		return p, nil
 	case !p.Admin:
 		return Principal{}, core.Errorf(core.CodeDenied, "a key acts for its own tenant: only the operator's may name another")
 	case err != nil:
 		return Principal{}, err
 	}
-	p.Tenant, p.Quota = t.ID, k.quotas.of(t)
+	p.Tenant, p.Quota, p.acting = t.ID, k.quotas.of(t), true
 	return p, nil
 }
 

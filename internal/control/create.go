@@ -188,7 +188,8 @@ func (c *creation) undo(ctx context.Context, p Principal, sb core.Sandbox, cause
 	err = c.store.Update(ctx, func(tx store.Tx) error {
 		current, err := tx.SandboxByID(sb.ID)
 		if err != nil {
-			return err
+			deleted = core.IsCode(err, core.CodeNotFound)
+			return goneIsDone(err)
 		}
 		if deleted = current.State == core.StateDeleted; deleted {
 			return nil

@@ -109,7 +109,7 @@ func (r *removal) finish(ctx context.Context, id core.SandboxID) error {
 	err = r.store.Update(ctx, func(tx store.Tx) error {
 		sb, err := tx.SandboxByID(id)
 		if err != nil {
-			return err
+			return goneIsDone(err)
 		}
 		sb.Operation, sb.OperationSince = core.OpNone, time.Time{}
 		return tx.PutSandbox(sb)

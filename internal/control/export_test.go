@@ -2,7 +2,9 @@ package control
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"time"
 
 	"shoal/internal/core"
 	"shoal/internal/store"
@@ -70,4 +72,21 @@ func (s *Service) KeptWatches() (n, bytes int) {
 	s.fileWatches.mu.Lock()
 	defer s.fileWatches.mu.Unlock()
 	return len(s.fileWatches.kept), s.fileWatches.size
+}
+
+// TryForgotten does once what is tried again and again about a sandbox of which nothing is on record any more.
+func TryForgotten(ctx context.Context, s *Service, p Principal, id core.SandboxID) map[string]error {
+	sb := core.Sandbox{ID: id, Tenant: p.Tenant}
+	cause := core.Errorf(core.CodeUnavailable, "no luck")
+	deleted, err := s.creation.undo(ctx, p, sb, cause)
+	if !deleted {
+		err = errors.Join(err, errors.New("nobody is told that it was deleted"))
+	}
+	return map[string]error{
+		"undo of a create": err,
+		"removal":          s.removal.finish(ctx, id),
+		"end of a machine": s.repair.failed(ctx, core.NodeExit{Sandbox: id, Incarnation: 1}, time.Time{}),
+		"limits of before": s.resizing.restore(ctx, p, id, core.Resources{}, cause),
+		"limits on record": s.resizing.settle(ctx, id),
+	}
 }

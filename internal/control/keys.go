@@ -83,6 +83,12 @@ func (p Principal) narrower(spec core.KeySpec, now time.Time) (core.Key, error) 
 	if key.Scopes == 0 {
 		key.Scopes = core.OrdinaryScopes() & p.Scopes
 	}
+	if key.Scopes == 0 { // a key without any could be taken for one that nothing was said of
+		return key, &core.Error{
+			Code: core.CodeDenied, Field: "scopes",
+			Message: "the key that makes it has none of the scopes that a key gets without a word: say which of its scopes are meant: " + p.Scopes.String(),
+		}
+	}
 	if lacks := key.Scopes &^ p.Scopes; lacks != 0 {
 		return key, &core.Error{Code: core.CodeDenied, Field: "scopes", Message: "the key that makes it lacks the scopes " + lacks.String()}
 	}

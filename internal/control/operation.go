@@ -38,6 +38,7 @@ type worker interface {
 	// abandon records that an operation came to nothing, in the transaction that ends it.
 	abandon(tx store.Tx, op core.Operation, cause error) error
 	// ended removes what an operation has needed, and what it has left if it came to nothing, once its end is recorded and its work over.
+	// After a restart it may be called once more.
 	ended(op core.Operation, state core.OperationState)
 }
 
@@ -99,7 +100,7 @@ func (o *operations) begin(ctx context.Context, p Principal, in intended) (core.
 
 // roomFor refuses an operation that would be one too many.
 func roomFor(r store.Reader, tenant core.TenantID) error {
-	running, err := r.RunningOperations()
+	running, err := runningOperations(r)
 	if err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func (o *operations) launch(l *liveOperation, do work) {
 		if err != nil && o.tasks.closing() {
 			return // The next start goes on with it, or says that it can't.
 		}
-		o.end(l.op, res, err)
+		o.end(ctx, l.op, res, err)
 	})
 }
 
@@ -154,7 +155,7 @@ func (o *operations) try(ctx context.Context, l *liveOperation, do work) (res wo
 }
 
 // end records how an operation ended. If that can't be written now it is written later: until then it is running.
-func (o *operations) end(op core.Operation, res workResult, cause error) {
+func (o *operations) end(ctx context.Context, op core.Operation, res workResult, cause error) {
 	try := func(ctx context.Context) error {
 		err := o.conclude(ctx, op, res, cause)
 		if err != nil && cause == nil && !temporary(err) {
@@ -166,7 +167,7 @@ func (o *operations) end(op core.Operation, res workResult, cause error) {
 		o.log.Error("record the end of an operation: will be tried again", slog.String("operation_id", string(op.ID)), slog.Any("err", err))
 	}
 	// At once, for after a close nothing new is begun.
-	if err := try(context.WithoutCancel(o.tasks.stop)); err != nil {
+	if err := try(context.WithoutCancel(ctx)); err != nil {
 		failed(err)
 		o.persist(try, failed)
 	}
@@ -207,11 +208,22 @@ func (o *operations) conclude(ctx context.Context, op core.Operation, res workRe
 		state = was.State
 	}
 	o.observer.OperationEnd(op.Kind, state, now.Sub(op.CreatedAt))
-	if w := o.workers[op.Kind]; w != nil {
-		w.ended(was, state)
-	}
 	_ = failpoint.Hit(failpoint.ControlOperationEnded) // Only a kill matters here: all is recorded.
+	was.State = state
+	o.settle(ctx, was)
 	return nil
+}
+
+// settle removes what an operation that has ended has needed and left, and writes down that this was done. A server that is killed before
+// leaves it to the next one.
+func (o *operations) settle(ctx context.Context, op core.Operation) {
+	if w := o.workers[op.Kind]; w != nil {
+		w.ended(op, op.State)
+	}
+	if err := o.store.UpdateRelaxed(ctx, func(tx store.Tx) error { return tx.SettleOperation(op.ID) }); err != nil {
+		o.log.Warn("write down that an operation is cleaned up after: the next start will do it again",
+			slog.String("operation_id", string(op.ID)), slog.Any("err", err))
+	}
 }
 
 // ending is how an operation ends.

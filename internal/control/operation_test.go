@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -295,6 +296,50 @@ func TestOperationsAreBounded(t *testing.T) {
 	close(goOn)
 }
 
+// TestOperationCanceledAndKilled kills a server after a cancel was recorded and before the work was over: the next one cleans up after it,
+// once.
+func TestOperationCanceledAndKilled(t *testing.T) {
+	t.Parallel()
+	s := newWorkshop(t)
+	if err := s.svc.Close(); err != nil {
+		t.Fatal(err)
+	}
+	watched := &watchedStore{Store: s.store}
+	s.store = watched
+	s.start()
+	deaf, began := make(chan struct{}), make(chan struct{})
+	op := s.begin(control.TestWork{Do: func(context.Context, func(core.OperationProgress)) (map[string]string, error) {
+		close(began)
+		<-deaf
+		return nil, nil
+	}})
+	<-began
+	if err := s.svc.CancelOperation(t.Context(), alice, op.ID); err != nil {
+		t.Fatal(err)
+	}
+	watched.fail(errors.New("killed"))
+	close(deaf)
+	if err := s.svc.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, cleaned := s.traces(op.ID); cleaned != 0 {
+		t.Fatal("a server that is killed cleans up")
+	}
+	s.store = &watchedStore{Store: watched.Store}
+	for range 2 {
+		s.start()
+		if _, cleaned := s.traces(op.ID); cleaned != 1 {
+			t.Errorf("it was cleaned up after %d times, want once", cleaned)
+		}
+		if err := s.svc.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.ended(op.ID); got.State != core.OperationCanceled {
+		t.Errorf("it has become %+v", got)
+	}
+}
+
 // TestOperationsAfterRestart stops a server with operations under way: what can be done again is done again, all else has failed.
 func TestOperationsAfterRestart(t *testing.T) {
 	t.Parallel()
@@ -310,7 +355,8 @@ func TestOperationsAfterRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := s.store.View(t.Context(), func(r store.Reader) error {
-		list, err := r.RunningOperations()
+		list, err := r.UnsettledOperations()
+		list = slices.DeleteFunc(list, core.Operation.Ended)
 		if len(list) != 3 {
 			t.Errorf("%d run after the server has closed, want 3", len(list))
 		}

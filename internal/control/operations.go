@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"shoal/internal/core"
@@ -121,11 +122,17 @@ func (o *operations) cancel(ctx context.Context, tenant core.TenantID, id core.O
 	return nil
 }
 
+// runningOperations returns the operations of every tenant that have not ended.
+func runningOperations(r store.Reader) ([]core.Operation, error) {
+	list, err := r.UnsettledOperations()
+	return slices.DeleteFunc(list, core.Operation.Ended), err
+}
+
 // endAll cancels what runs for a tenant that is deleted, and waits for its work to end.
 func (o *operations) endAll(ctx context.Context, tenant core.TenantID) error {
 	var running []core.Operation
 	err := o.store.View(ctx, func(r store.Reader) (err error) {
-		running, err = r.RunningOperations()
+		running, err = runningOperations(r)
 		return err
 	})
 	for _, op := range running {
@@ -147,23 +154,28 @@ func (o *operations) endAll(ctx context.Context, tenant core.TenantID) error {
 	return err
 }
 
-// recover goes on with the operations that a restart cut off, and ends those that can't be gone on with.
+// recover goes on with the operations that a restart cut off, ends those that can't be gone on with, and cleans up after those that had
+// ended, by a cancel say, while their work was not over.
 func (o *operations) recover(ctx context.Context) error {
-	var running []core.Operation
+	var unsettled []core.Operation
 	err := o.store.View(ctx, func(r store.Reader) (err error) {
-		running, err = r.RunningOperations()
+		unsettled, err = r.UnsettledOperations()
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	for _, op := range running {
+	for _, op := range unsettled {
+		if op.Ended() {
+			o.settle(ctx, op)
+			continue
+		}
 		do, err := o.resume(ctx, op)
 		l := o.underWay.add(op)
 		if err != nil {
 			o.log.Warn("an operation that a restart cut off has failed",
 				slog.String("operation_id", string(op.ID)), slog.String("kind", string(op.Kind)), slog.Any("err", err))
-			o.end(op, workResult{}, err)
+			o.end(ctx, op, workResult{}, err)
 			continue
 		}
 		o.launch(l, do)

@@ -15,6 +15,7 @@ import (
 type quotas struct {
 	// defaults are for what a tenant's own quota says nothing of.
 	defaults core.Quota
+	clock    core.Clock
 }
 
 // of is what a tenant may have.
@@ -58,7 +59,7 @@ func (q *quotas) take(r store.Reader, id core.TenantID, now time.Time, want ...c
 		more.MemoryBytes += w.MemoryBytes
 		more.DiskBytes += w.DiskBytes
 	}
-	return fits(r, id, quota, more)
+	return q.fits(r, id, quota, more)
 }
 
 // grow checks that a tenant may have a sandbox's resources changed to others. It is called in the transaction that records them,
@@ -72,7 +73,7 @@ func (q *quotas) grow(r store.Reader, sb core.Sandbox, to core.Resources) error 
 	if err := neverEndless(quota, to); err != nil {
 		return err
 	}
-	return fits(r, sb.Tenant, quota, core.TenantUse{
+	return q.fits(r, sb.Tenant, quota, core.TenantUse{
 		VCPUs: to.VCPUs - sb.Resources.VCPUs, MemoryBytes: to.MemoryBytes - sb.Resources.MemoryBytes,
 		DiskBytes: to.DiskBytes - sb.Resources.DiskBytes,
 	})
@@ -88,7 +89,7 @@ func (q *quotas) template(r store.Reader, id core.TenantID, templates, bytes int
 	if err != nil {
 		return err
 	}
-	return fits(r, id, q.of(t), core.TenantUse{Templates: templates, TemplateBytes: bytes})
+	return q.fits(r, id, q.of(t), core.TenantUse{Templates: templates, TemplateBytes: bytes})
 }
 
 // key checks that a tenant may have another key.
@@ -97,7 +98,7 @@ func (q *quotas) key(r store.Reader, id core.TenantID) error {
 	if err != nil {
 		return err
 	}
-	return fits(r, id, q.of(t), core.TenantUse{Keys: 1})
+	return q.fits(r, id, q.of(t), core.TenantUse{Keys: 1})
 }
 
 // neverEndless refuses a sandbox without a limit of its own on what the tenant has a sum of.
@@ -135,11 +136,11 @@ func pace(r store.Reader, id core.TenantID, quota core.Quota, now time.Time, n i
 const slack = 1e-6
 
 // fits refuses more of anything of which the tenant would then have too much.
-func fits(r store.Reader, id core.TenantID, quota core.Quota, more core.TenantUse) error {
+func (q *quotas) fits(r store.Reader, id core.TenantID, quota core.Quota, more core.TenantUse) error {
 	if !bounded(quota, more) {
 		return nil
 	}
-	has, err := r.TenantUse(id)
+	has, err := r.TenantUse(id, q.clock.Now())
 	if err != nil {
 		return err
 	}

@@ -100,15 +100,18 @@ func TestQuotas(t *testing.T) {
 		message string
 	}{
 		"vcpus": {
-			core.Quota{VCPUs: ptr(1.5)}, "quota.vcpus",
+			core.Quota{VCPUs: ptr(1.5)},
+			"quota.vcpus",
 			"the tenant's quota: it has 1 of 1.5 vcpus in sandboxes that run, and this takes 1 more",
 		},
 		"memory": {
-			core.Quota{MemoryBytes: ptr(int64(1000 << 20))}, "quota.memory_bytes",
+			core.Quota{MemoryBytes: ptr(int64(1000 << 20))},
+			"quota.memory_bytes",
 			"the tenant's quota: it has 512M of 1000M of memory in sandboxes that run, and this takes 512M more",
 		},
 		"rate": {
-			core.Quota{CreatesPerMinute: ptr(int64(1))}, "quota.creates_per_minute",
+			core.Quota{CreatesPerMinute: ptr(int64(1))},
+			"quota.creates_per_minute",
 			"the tenant's quota: it may begin 1 sandboxes a minute, and has begun 1 in the last one",
 		},
 	} {
@@ -193,4 +196,28 @@ func TestServersQuota(t *testing.T) {
 	wantCode(t, err, core.CodeQuota)
 	w.limit(core.Quota{Sandboxes: ptr(int64(0)), VCPUs: ptr(100.0)})
 	w.create(core.SandboxSpec{})
+}
+
+// TestExpiredKeysTakeNoPlace: a key that has expired is listed still, and counts no more.
+func TestExpiredKeysTakeNoPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start()
+	admin, _ := adminOf(w)
+	admin.Tenant = "alice"
+	w.limit(core.Quota{Keys: ptr(int64(2))})
+	w.keyOf(admin, core.KeySpec{})
+	w.keyOf(admin, core.KeySpec{ExpiresIn: time.Minute})
+	_, _, err := w.svc.NewKey(t.Context(), admin, core.KeySpec{})
+	if e := wantCode(t, err, core.CodeQuota); e.Field != "quota.keys" {
+		t.Errorf("refused by %+v", e)
+	}
+	w.clock.advance(time.Minute)
+	w.keyOf(admin, core.KeySpec{})
+	list, _, err := w.svc.ListKeys(t.Context(), admin, store.Page{Limit: 10})
+	if err != nil || len(list) != 3 {
+		t.Errorf("%d keys are listed, %v", len(list), err)
+	}
+	if state, err := w.svc.Quota(t.Context(), admin); err != nil || state.Use.Keys != 2 {
+		t.Errorf("it uses %+v, %v", state.Use, err)
+	}
 }

@@ -126,7 +126,7 @@ func (r *repair) failed(ctx context.Context, e core.NodeExit, seen time.Time) er
 	err := r.store.Update(ctx, func(tx store.Tx) error {
 		sb, err := tx.SandboxByID(e.Sandbox)
 		if err != nil {
-			return err
+			return goneIsDone(err)
 		}
 		if sb.State != core.StateRunning || sb.Incarnation != e.Incarnation {
 			return nil

@@ -186,7 +186,7 @@ func (z *resizing) restore(ctx context.Context, p Principal, id core.SandboxID, 
 	err := z.store.View(ctx, func(r store.Reader) error {
 		sb, err := r.SandboxByID(id)
 		under = err == nil && sb.Operation == core.OpResize
-		return err
+		return goneIsDone(err)
 	})
 	if err == nil && under {
 		err = z.node.Resize(ctx, id, old, true)
@@ -197,7 +197,7 @@ func (z *resizing) restore(ctx context.Context, p Principal, id core.SandboxID, 
 	err = z.store.Update(ctx, func(tx store.Tx) error {
 		sb, err := tx.SandboxByID(id)
 		if under = err == nil && sb.Operation == core.OpResize; !under {
-			return err
+			return goneIsDone(err)
 		}
 		sb.Resources, sb.Operation, sb.OperationSince = old, core.OpNone, time.Time{}
 		if err := tx.PutSandbox(sb); err != nil {
@@ -261,7 +261,7 @@ func (z *resizing) settle(ctx context.Context, id core.SandboxID) error {
 	return z.store.Update(ctx, func(tx store.Tx) error {
 		current, err := tx.SandboxByID(id)
 		if err != nil || current.Operation != core.OpResize {
-			return err
+			return goneIsDone(err)
 		}
 		current.Operation, current.OperationSince = core.OpNone, time.Time{}
 		return tx.PutSandbox(current)

@@ -28,6 +28,8 @@ type Principal struct {
 	// home is the tenant of the key, which an operator's call may leave; expires is when the key does.
 	home    core.TenantID
 	expires time.Time
+	// acting says that it is an operator's who has named the tenant.
+	acting bool
 	// root says that its key descends from none, name is the key's.
 	root bool
 	name string

@@ -121,7 +121,7 @@ func New(cfg Config) *Service {
 		store: cfg.Store, node: cfg.Node, clock: cfg.Clock, log: cfg.Logger, observer: cfg.Observer,
 		commands: newCommands(), waiters: newWaiters(), tasks: newTasks(),
 		activity: newActivity(cfg.Store, cfg.Clock, cfg.Logger),
-		limits:   cfg.Limits, quotas: &quotas{defaults: cfg.Limits.Quota},
+		limits:   cfg.Limits, quotas: &quotas{defaults: cfg.Limits.Quota, clock: cfg.Clock},
 		live: newLive(cfg.Store, cfg.Clock),
 	}
 	s := &Service{deps: d, finder: &finder{d}, keys: &keys{deps: d, lastUsed: map[core.KeyID]time.Time{}}, operations: newOperations(d), nodeID: cfg.NodeID}

@@ -56,6 +56,15 @@ func pause(ctx context.Context, clock core.Clock, d time.Duration) bool {
 	}
 }
 
+// goneIsDone takes an error of a look-up for success if there is no such record: it was deleted and is forgotten, so that nothing is left to
+// be tried again.
+func goneIsDone(err error) error {
+	if core.IsCode(err, core.CodeNotFound) {
+		return nil
+	}
+	return err
+}
+
 // The pauses between tries of what must be done in the end.
 const (
 	retryFirst = time.Second

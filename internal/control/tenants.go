@@ -144,7 +144,7 @@ func (t *tenants) state(ctx context.Context, ref string) (s TenantState, err err
 			return err
 		}
 		s.Limits = t.quotas.of(s.Tenant)
-		s.Use, err = r.TenantUse(s.ID)
+		s.Use, err = r.TenantUse(s.ID, t.clock.Now())
 		return err
 	})
 	return s, err
@@ -161,7 +161,7 @@ func (t *tenants) ListTenants(ctx context.Context, p Principal, page store.Page)
 			return err
 		}
 		for _, rec := range recs {
-			use, err := r.TenantUse(rec.ID)
+			use, err := r.TenantUse(rec.ID, t.clock.Now())
 			if err != nil {
 				return err
 			}
@@ -246,7 +246,7 @@ func (t *tenants) DeleteTenant(ctx context.Context, p Principal, ref string, for
 		if rec.ID == core.DefaultTenant {
 			return core.Errorf(core.CodeConflict, "the tenant default can't be deleted: the operator's own keys are in it")
 		}
-		use, err := tx.TenantUse(rec.ID)
+		use, err := tx.TenantUse(rec.ID, now)
 		if err != nil {
 			return err
 		}

@@ -220,7 +220,7 @@ func TestDeleteTenant(t *testing.T) {
 		t.Error(err)
 	}
 	w.change(func(tx store.Tx) error {
-		use, err := tx.TenantUse(acme.ID)
+		use, err := tx.TenantUse(acme.ID, w.clock.Now())
 		if use != (core.TenantUse{}) {
 			t.Errorf("it still has %+v", use)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"shoal/internal/control"
 	"shoal/internal/core"
 	"shoal/internal/store"
 )
@@ -73,5 +74,28 @@ func TestCallerOfACreateGoesAway(t *testing.T) {
 				return len(w.node.reserved) == 0 && len(w.node.running) == 0
 			})
 		})
+	}
+}
+
+// What is tried until it succeeds ends when there is nothing on record any more that it is about.
+func TestNothingIsTriedForEverAboutTheForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	sb := w.create(core.SandboxSpec{})
+	if err := w.svc.DeleteSandbox(t.Context(), alice, string(sb.ID)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is forgotten", func() bool {
+		n := 0
+		w.change(func(tx store.Tx) (err error) {
+			n, err = tx.ForgetSandboxes(w.clock.Now().Add(time.Hour))
+			return err
+		})
+		return n == 1
+	})
+	for what, err := range control.TryForgotten(t.Context(), w.svc, alice, sb.ID) {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

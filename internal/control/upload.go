@@ -81,7 +81,7 @@ func (u *uploads) DeleteUpload(ctx context.Context, p Principal, id core.UploadI
 func (u *uploads) needed(ctx context.Context) (map[core.UploadID]bool, error) {
 	ids := map[core.UploadID]bool{}
 	err := u.store.View(ctx, func(r store.Reader) error {
-		running, err := r.RunningOperations()
+		running, err := runningOperations(r)
 		for _, op := range running {
 			ids[core.UploadID(op.Target[targetUpload])] = true
 		}

@@ -191,6 +191,16 @@ func TestUsageIsTheTenants(t *testing.T) {
 				t.Errorf("%+v is told of the own %+v, %v", p, page, err)
 			}
 		}
+		for tenant, want := range map[core.TenantID]core.SandboxID{"alice": mine.ID, "bob": theirs.ID} {
+			p, err := w.svc.ActFor(t.Context(), operator, string(tenant))
+			if err != nil {
+				t.Fatal(err)
+			}
+			page, err := w.svc.Usage(t.Context(), p, control.UsageQuery{ByTenant: true, BySandbox: true}, store.Page{Limit: 10})
+			if err != nil || len(page.Rows) != 1 || page.Rows[0].Tenant != tenant || page.Rows[0].Sandbox != want {
+				t.Errorf("an operator who names %s is told %+v, %v", tenant, page, err)
+			}
+		}
 		if err := w.svc.DeleteSandbox(t.Context(), bob, "lab"); err != nil {
 			t.Fatal(err)
 		}

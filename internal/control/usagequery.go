@@ -13,8 +13,8 @@ type UsageQuery struct {
 	From, To core.Day
 	// Sandbox, if it is not empty, is the one sandbox that is asked for: by id or name, or by id one that is deleted.
 	Sandbox string
-	// ByTenant, BySandbox, ByDay and ByLabel, the key of a label, are what is told apart. By tenant, an operator is told of all; everybody else of
-	// the own.
+	// ByTenant, BySandbox, ByDay and ByLabel, the key of a label, are what is told apart. By tenant, an operator who has named none is told of
+	// all; everybody else of one.
 	ByTenant, BySandbox, ByDay bool
 	ByLabel                    string
 }
@@ -60,7 +60,7 @@ func (u *usage) Usage(ctx context.Context, p Principal, q UsageQuery, page store
 			if ask.Sandbox, err = usedSandbox(r, p, q.Sandbox); err != nil {
 				return err
 			}
-		case q.ByTenant && p.Admin:
+		case q.ByTenant && p.Admin && !p.acting:
 			ask.Tenant = ""
 		}
 		out.Rows, out.Next, err = r.Usage(ask, page)

@@ -17,7 +17,9 @@ type AuditEntry struct {
 	// Operation is the API's name for the call, Target what it was about as the caller named it.
 	Operation string
 	Target    string
-	// Code is why it failed; empty if it didn't.
+	// Code is why it failed, or the first that failed of many; empty if none did. Detail says how many there were of each, if it was
+	// about many.
 	Code      Code
+	Detail    string
 	RequestID string
 }

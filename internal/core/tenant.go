@@ -82,5 +82,6 @@ type TenantUse struct {
 	DiskBytes     int64
 	Templates     int64
 	TemplateBytes int64
-	Keys          int64
+	// Keys are those that have not expired.
+	Keys int64
 }

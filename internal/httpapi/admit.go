@@ -62,8 +62,12 @@ func (a *API) finish(r *request) {
 			target += "/" + exec
 		}
 	}
+	outcome := r.code
+	if outcome == "" {
+		outcome = r.outcome
+	}
 	a.control.Note(r.principal, core.AuditEntry{
-		At: r.began.UTC(), Remote: httpserve.RemoteHost(r.RemoteAddr), Operation: r.op.ID, Target: printable(target), Code: r.code, RequestID: r.id,
+		At: r.began.UTC(), Remote: httpserve.RemoteHost(r.RemoteAddr), Operation: r.op.ID, Target: printable(target), Code: outcome, Detail: r.detail, RequestID: r.id,
 	})
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -27,6 +28,11 @@ func (a sandboxAPI) createSandboxes(w http.ResponseWriter, r *request) error {
 	ctx, cancel := a.streamContext(r)
 	defer cancel()
 	out := &batchReply{api: a.API, r: r, w: w}
+	defer func() {
+		if out.lines != nil {
+			r.outcome, r.detail = out.first, fmt.Sprintf("%d created, %d failed", out.created, out.failed)
+		}
+	}()
 	results, done := make(chan control.BatchResult), make(chan error, 1)
 	go func() { // ended by the loop below, which reads to the end, or by ctx
 		done <- a.control.CreateSandboxes(ctx, r.principal, batch, func(b control.BatchResult) error {
@@ -72,6 +78,8 @@ type batchReply struct {
 	w               http.ResponseWriter
 	lines           *lineWriter
 	created, failed int
+	// first is why the first failed that did.
+	first core.Code
 }
 
 func (b *batchReply) send(m api.CreateSandboxesMessage) error {
@@ -85,6 +93,9 @@ func (b *batchReply) result(res control.BatchResult) error {
 	if res.Err != nil {
 		b.failed++
 		e := b.api.public(b.r, res.Err)
+		if b.first == "" {
+			b.first = e.Code
+		}
 		if b.r.err == nil && !callersFault(e.Code) {
 			b.r.err, b.r.code = cause(res.Err, e), e.Code // the first stands for all: the log has one line for a call
 		}

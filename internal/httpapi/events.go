@@ -54,10 +54,8 @@ func (r *request) eventQuery() (q control.EventQuery, err error) {
 		return q, err
 	}
 	for name, at := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
-		if text := r.query.Get(name); text != "" {
-			if *at, err = time.Parse(time.RFC3339, text); err != nil {
-				return q, core.Invalid(name, "%s is a moment such as 2026-01-02T15:04:05Z", name)
-			}
+		if *at, err = r.moment(name); err != nil {
+			return q, err
 		}
 	}
 	q.Labels, err = r.labels()

@@ -400,7 +400,8 @@ func (f *fakeControl) FindEvents(ctx context.Context, p control.Principal, q con
 		}
 		var list []core.Event
 		for _, e := range f.events[p.Tenant] {
-			if e.Seq > after && e.Seq >= f.oldest && (id == "" || e.Sandbox == id) && len(list) < q.Limit && (len(q.Types) == 0 || slices.Contains(q.Types, string(e.Type))) {
+			if e.Seq > after && e.Seq >= f.oldest && (id == "" || e.Sandbox == id) && len(list) < q.Limit && (len(q.Types) == 0 || slices.Contains(q.Types, string(e.Type))) &&
+				!e.At.Before(q.Since) && (q.Until.IsZero() || e.At.Before(q.Until)) {
 				list = append(list, e)
 			}
 		}

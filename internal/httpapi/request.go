@@ -37,6 +37,9 @@ type request struct {
 	// err is why it failed, for the log.
 	err  error
 	code core.Code
+	// outcome and detail are what the audit is told of a call that made many, where code doesn't say it.
+	outcome core.Code
+	detail  string
 }
 
 type requestKey struct{}
@@ -178,4 +181,20 @@ func shorten(s string, most int) string {
 		return string(out[:most]) + "…"
 	}
 	return string(out)
+}
+
+// moment returns a parameter that is a moment; absent is zero. The first moment of all is the next one: zero would be none.
+func (r *request) moment(name string) (time.Time, error) {
+	text := r.query.Get(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, core.Invalid(name, "%s is a moment such as 2026-01-02T15:04:05Z", name)
+	}
+	if at.IsZero() {
+		at = at.Add(1)
+	}
+	return at, nil
 }

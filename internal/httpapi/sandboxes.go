@@ -148,10 +148,8 @@ func (a sandboxAPI) listSandboxes(w http.ResponseWriter, r *request) error {
 func sandboxFilter(r *request) (filter store.SandboxFilter, err error) {
 	filter.IncludeDeleted, filter.Template = r.flag("deleted"), r.query.Get("template")
 	filter.OldestFirst = r.query.Get("order") == "oldest"
-	if text := r.query.Get("started_after"); text != "" {
-		if filter.StartedAfter, err = time.Parse(time.RFC3339, text); err != nil {
-			return filter, core.Invalid("started_after", "started_after is a moment such as 2026-01-02T15:04:05Z")
-		}
+	if filter.StartedAfter, err = r.moment("started_after"); err != nil {
+		return filter, err
 	}
 	for _, s := range r.query["state"] {
 		filter.States = append(filter.States, core.State(s))

@@ -149,6 +149,6 @@ func encodeAudit(e core.AuditEntry) api.AuditEntry {
 	}
 	return api.AuditEntry{
 		Seq: e.Seq, At: e.At, Actor: api.Actor{Kind: e.Actor.Kind, ID: e.Actor.ID}, ActorName: e.ActorName, Remote: e.Remote,
-		Operation: e.Operation, Target: e.Target, Outcome: outcome, RequestID: e.RequestID,
+		Operation: e.Operation, Target: e.Target, Outcome: outcome, Detail: e.Detail, RequestID: e.RequestID,
 	}
 }

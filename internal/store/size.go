@@ -47,7 +47,7 @@ func OperationSize(o core.Operation) int {
 
 // AuditSize returns how much text an entry of the audit holds.
 func AuditSize(e core.AuditEntry) int {
-	return textSize(e.Actor.Kind, e.Actor.ID, e.ActorName, e.Remote, e.Operation, e.Target, e.RequestID)
+	return textSize(e.Actor.Kind, e.Actor.ID, e.ActorName, e.Remote, e.Operation, e.Target, e.RequestID, e.Detail)
 }
 
 // EventSize returns how much text an event holds.

@@ -137,9 +137,9 @@ type TenantReader interface {
 	ListTenants(page Page) (list []core.Tenant, next string, err error)
 	// TenantsToPurge returns the tenants that are deleted and of which something may be left, those first that were deleted first.
 	TenantsToPurge() ([]core.Tenant, error)
-	// TenantUse sums up what a tenant has: of sandboxes what isn't deleted, vcpus and memory only of those that run. Its cost is that
-	// of reading an index over them.
-	TenantUse(tenant core.TenantID) (core.TenantUse, error)
+	// TenantUse sums up what a tenant has: of sandboxes what isn't deleted, vcpus and memory only of those that run, and of keys those
+	// that have not expired by now. Its cost is that of reading an index over them.
+	TenantUse(tenant core.TenantID, now time.Time) (core.TenantUse, error)
 	// TenantTemplates returns the ids of a tenant's own templates.
 	TenantTemplates(tenant core.TenantID) ([]core.TemplateID, error)
 	// NthCreate returns when the nth newest sandbox of a tenant was begun, deleted ones counted as long as they are on record; ok is
@@ -250,18 +250,21 @@ type OperationReader interface {
 	Operation(tenant core.TenantID, id core.OperationID) (core.Operation, error)
 	// ListOperations returns a page of a tenant's operations, newest first.
 	ListOperations(tenant core.TenantID, filter OperationFilter, page Page) (list []core.Operation, next string, err error)
-	// RunningOperations returns those of every tenant that have not ended, oldest first. It is for the service itself.
-	RunningOperations() ([]core.Operation, error)
+	// UnsettledOperations returns those of every tenant that have not ended, or have and SettleOperation was not told, oldest first. It is
+	// for the service itself.
+	UnsettledOperations() ([]core.Operation, error)
 }
 
 // OperationWriter writes operations.
 type OperationWriter interface {
 	// PutOperation inserts an operation, or replaces one that runs; one that has ended never changes: conflict. Tenant, kind,
 	// actor and intent stay as they were first put. With each new one, ended ones beyond the newest KeepOperations of the tenant are
-	// forgotten.
+	// forgotten, once they are settled.
 	PutOperation(core.Operation) error
 	// PutOperationProgress writes the progress of an operation that runs, and leaves any other alone.
 	PutOperationProgress(id core.OperationID, p core.OperationProgress) error
+	// SettleOperation records that all is removed that an ended operation has needed and left. Any other is left alone.
+	SettleOperation(id core.OperationID) error
 }
 
 // KeyedCallReader reads what is remembered of calls with a key.

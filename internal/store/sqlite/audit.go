@@ -9,7 +9,7 @@ import (
 
 func scanAudit(r row) (e core.AuditEntry, err error) {
 	err = r.Scan(&e.Tenant, &e.Seq, (*instant)(&e.At), &e.Actor.Kind, &e.Actor.ID, &e.ActorName, &e.Remote, &e.Operation, &e.Target,
-		&e.Code, &e.RequestID)
+		&e.Code, &e.RequestID, &e.Detail)
 	return e, err
 }
 
@@ -22,7 +22,7 @@ func (r *reader) Audit(tenant core.TenantID, filter store.AuditFilter, page stor
 	if err != nil {
 		return nil, "", err
 	}
-	query := "SELECT tenant, seq, at, actor_kind, actor_id, actor_name, remote, operation, target, code, request_id FROM audit WHERE tenant = ?1"
+	query := "SELECT tenant, seq, at, actor_kind, actor_id, actor_name, remote, operation, target, code, request_id, detail FROM audit WHERE tenant = ?1"
 	if ok {
 		query += " AND seq < ?2"
 	}
@@ -51,12 +51,12 @@ func (w *writer) AppendAudit(tenant core.TenantID, list []core.AuditEntry) error
 		return err
 	}
 	for i, e := range list {
-		if err := checkText("target", nil, e.ActorName, e.Remote, e.Operation, e.Target, e.Actor.ID); err != nil {
+		if err := checkText("target", nil, e.ActorName, e.Remote, e.Operation, e.Target, e.Actor.ID, e.Detail); err != nil {
 			return err
 		}
-		_, err := w.change("append to the audit", "INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		_, err := w.change("append to the audit", "INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 			tenant, last-int64(len(list)-1-i), instant(e.At), e.Actor.Kind, e.Actor.ID, e.ActorName, e.Remote, e.Operation, e.Target,
-			e.Code, e.RequestID)
+			e.Code, e.RequestID, e.Detail)
 		if err != nil {
 			return err
 		}

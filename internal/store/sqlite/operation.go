@@ -28,9 +28,9 @@ func (r *reader) Operation(tenant core.TenantID, id core.OperationID) (core.Oper
 	return one(r, noOperation, scanOperation, selectOperation+"WHERE id = ? AND tenant = ?", id, tenant)
 }
 
-// RunningOperations returns the operations of every tenant that have not ended.
-func (r *reader) RunningOperations() ([]core.Operation, error) {
-	return many(r, scanOperation, selectOperation+"WHERE state = 'running' ORDER BY created_at, id")
+// UnsettledOperations returns the operations of every tenant that run, or that have left something behind, perhaps.
+func (r *reader) UnsettledOperations() ([]core.Operation, error) {
+	return many(r, scanOperation, selectOperation+"WHERE unsettled ORDER BY created_at, id")
 }
 
 // ListOperations returns a page of a tenant's operations, newest first.
@@ -95,7 +95,8 @@ func (w *writer) PutOperation(o core.Operation) error {
 		return err
 	}
 	_, err = w.change("forget operations", `DELETE FROM operation WHERE id IN (
-		SELECT id FROM operation WHERE tenant = ? AND state <> 'running' ORDER BY ended_at DESC, id DESC LIMIT -1 OFFSET ?)`,
+		SELECT id FROM operation WHERE tenant = ? AND state <> 'running' ORDER BY ended_at DESC, id DESC LIMIT -1 OFFSET ?)
+		AND NOT unsettled`,
 		o.Tenant, store.KeepOperations)
 	return err
 }
@@ -104,5 +105,11 @@ func (w *writer) PutOperation(o core.Operation) error {
 func (w *writer) PutOperationProgress(id core.OperationID, p core.OperationProgress) error {
 	_, err := w.change("write progress", `UPDATE operation SET step = ?, percent = ?, bytes_done = ?, bytes_total = ?
 		WHERE id = ? AND state = 'running'`, p.Step, p.Percent, p.BytesDone, p.BytesTotal, id)
+	return err
+}
+
+// SettleOperation records that nothing is left behind by an operation that has ended.
+func (w *writer) SettleOperation(id core.OperationID) error {
+	_, err := w.change("settle operation", "UPDATE operation SET unsettled = 0 WHERE id = ? AND state <> 'running'", id)
 	return err
 }

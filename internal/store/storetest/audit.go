@@ -20,7 +20,7 @@ func testAudit(t *testing.T, open Open) {
 			ActorName: "ci", Remote: "192.0.2.7", Operation: "deleteSandbox", Target: "s" + strconv.Itoa(i), RequestID: "r" + strconv.Itoa(i),
 		}
 		if i%3 == 0 {
-			e.Code = core.CodeDenied
+			e.Code, e.Detail = core.CodeDenied, "1 created, 2 failed"
 		}
 		want = append([]core.AuditEntry{e}, want...)
 	}

@@ -40,6 +40,7 @@ func testOperation(t *testing.T, open Open) {
 	t.Run("every field comes back", func(t *testing.T) { testOperationFields(t, open) })
 	t.Run("one that has ended stays as it is", func(t *testing.T) { testOperationEnd(t, open) })
 	t.Run("pages and filters", func(t *testing.T) { testOperationList(t, open) })
+	t.Run("settled or not", func(t *testing.T) { testSettleOperation(t, open) })
 	t.Run("a bounded number is kept", func(t *testing.T) { testKeepOperations(t, open) })
 }
 
@@ -127,11 +128,42 @@ func testOperationEnd(t *testing.T, open Open) {
 		}
 		wantSame(t, got, ended)
 	}
-	s.view(func(r store.Reader) error {
-		running, err := r.RunningOperations()
-		wantSame(t, running, []core.Operation{o})
-		return err
-	})
+}
+
+// testSettleOperation: what runs is unsettled, and what has ended until it is written down that it is settled.
+func testSettleOperation(t *testing.T, open Open) {
+	t.Helper()
+	s := start(t, open)
+	running, canceled, done := newOperation(alice), newOperation(bob), newOperation(alice)
+	canceled.CreatedAt, done.CreatedAt = epoch().Add(time.Second), epoch().Add(2*time.Second)
+	s.putOperation(done, running, canceled)
+	settle := func(id core.OperationID) {
+		s.update(func(tx store.Tx) error { return tx.SettleOperation(id) })
+	}
+	want := func(want ...core.Operation) {
+		s.view(func(r store.Reader) error {
+			got, err := r.UnsettledOperations()
+			wantSame(t, got, want)
+			return err
+		})
+	}
+	settle(running.ID)
+	settle(canceled.ID) // too early
+	settle(core.OperationID(core.NewID()))
+	want(running, canceled, done)
+	canceled.State, canceled.EndedAt = core.OperationCanceled, epoch().Add(time.Minute)
+	done.State, done.EndedAt = core.OperationSucceeded, epoch().Add(time.Minute)
+	s.putOperation(canceled, done)
+	want(running, canceled, done)
+	settle(canceled.ID)
+	want(running, done)
+	settle(done.ID)
+	want(running)
+	running.State, running.EndedAt = core.OperationFailed, epoch().Add(time.Minute)
+	s.putOperation(running)
+	want(running)
+	settle(running.ID)
+	want()
 }
 
 func testOperationList(t *testing.T, open Open) {
@@ -212,13 +244,18 @@ func testKeepOperations(t *testing.T, open Open) {
 			if err := tx.PutOperation(o); err != nil {
 				return err
 			}
+			if i != 1 { // of which not all is removed yet
+				if err := tx.SettleOperation(o.ID); err != nil {
+					return err
+				}
+			}
 			ids = append(ids, o.ID)
 		}
 		return tx.PutOperation(newOperation(alice))
 	})
 	for i, id := range ids {
 		_, err := s.operation(alice, id)
-		if gone := core.IsCode(err, core.CodeNotFound); gone != (i < extra) || (err != nil && !gone) {
+		if gone := core.IsCode(err, core.CodeNotFound); gone != (i < extra && i != 1) || (err != nil && !gone) {
 			t.Fatalf("operation %d of %d: %v", i, len(ids), err)
 		}
 	}

@@ -149,18 +149,24 @@ func testTenantUse(t *testing.T, open Open) {
 	tmpl := newTemplate(alice, "mine")
 	s.update(func(tx store.Tx) error { _, err := tx.PutTemplate(tmpl); return err })
 	s.putKey(newKey(alice))
+	now := epoch().Add(time.Hour)
+	for _, end := range []time.Time{now.Add(-time.Second), now, now.Add(1)} { // of which the last one is good still
+		k := newKey(alice)
+		k.ExpiresAt = end
+		s.putKey(k)
+	}
 	s.view(func(r store.Reader) error {
-		got, err := r.TenantUse(alice)
+		got, err := r.TenantUse(alice, now)
 		wantSame(t, got, core.TenantUse{
-			Sandboxes: 3, VCPUs: 1, MemoryBytes: 200, DiskBytes: 30, Templates: 1, TemplateBytes: tmpl.SizeBytes, Keys: 1,
+			Sandboxes: 3, VCPUs: 1, MemoryBytes: 200, DiskBytes: 30, Templates: 1, TemplateBytes: tmpl.SizeBytes, Keys: 2,
 		})
 		if err != nil {
 			return err
 		}
-		if huge, err := r.TenantUse(bob); err != nil || huge.Sandboxes != 3 || huge.DiskBytes < 1<<62 {
+		if huge, err := r.TenantUse(bob, now); err != nil || huge.Sandboxes != 3 || huge.DiskBytes < 1<<62 {
 			t.Errorf("three huge ones: %+v, %v", huge, err)
 		}
-		none, err := r.TenantUse("nobody")
+		none, err := r.TenantUse("nobody", now)
 		wantSame(t, none, core.TenantUse{})
 		if err != nil {
 			return err
