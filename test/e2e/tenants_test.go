@@ -34,7 +34,8 @@ func (e env) tenant(t *testing.T, name string, quota shoal.TenantQuota) (*shoal.
 	})
 	as := &shoal.Client{BaseURL: e.URL, APIKey: e.Key, Tenant: name}
 	key, err := as.Keys().Create(ctx(t), shoal.CreateKeyRequest{Name: "first", Scopes: []string{
-		"sandboxes:read", "sandboxes:write", "execs", "files", "templates:read", "events:read", "usage:read", "keys", "audit:read",
+		"sandboxes:read", "sandboxes:write", "execs", "files", "templates:read", "templates:write", "events:read", "usage:read", "keys",
+		"audit:read",
 	}})
 	if err != nil {
 		t.Fatal(err)
