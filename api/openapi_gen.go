@@ -2379,6 +2379,12 @@ type ListTemplatesParams struct {
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
+// CreateTemplateParams defines parameters for CreateTemplate.
+type CreateTemplateParams struct {
+	// IdempotencyKey Makes repeats of the call take effect once: the caller's own word for it, 1 to 255 printable ASCII characters without spaces.
+	IdempotencyKey KeyParam `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // ListTenantsParams defines parameters for ListTenants.
 type ListTenantsParams struct {
 	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "594dcbf29f5ac0cb0560d36ae3e273b82f2bdfd7dfbc3206e0cc94a1bc2f450e"
+const DocumentDigest = "6c1c460ab9b74f247f45f60504b5e232345429a8c9b64f3af645cbc1b8dd2d47"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "bb3e7ea7d7928a6e862a327ad803aae3a5a820592527e81ad63dad2dabf23253"
+const TypesDigest = "7e4c30bec48b88b213a07ad41ef38658956b06fea7b25205254bc63b451d0f81"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -173,7 +173,7 @@ func Routes() []Route {
 		{ID: "writeSigned", Method: "PUT", Path: "/v1/signed", Open: true, Body: true, Query: []Parameter{
 			{Name: "token", Type: String, MaxLength: 16384},
 		}},
-		{ID: "createTemplate", Method: "POST", Path: "/v1/templates", Open: false, Body: true},
+		{ID: "createTemplate", Method: "POST", Path: "/v1/templates", Open: false, Body: true, Keyed: true},
 		{ID: "listTemplates", Method: "GET", Path: "/v1/templates", Open: false, Body: false, Query: []Parameter{
 			{Name: "name", Type: String, MaxLength: 63},
 			{Name: "own", Type: Boolean},

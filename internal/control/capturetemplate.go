@@ -8,13 +8,13 @@ import (
 	"shoal/internal/store"
 )
 
-// ofSandbox begins to make a template of a sandbox's files. It is not gone on with after a restart: the files would be others by then.
-func (m *making) ofSandbox(ctx context.Context, p Principal, spec core.TemplateSpec) (core.Operation, error) {
+// ofSandbox is the making of a template of a sandbox's files. It is not gone on with after a restart: the files would be others by then.
+func (m *making) ofSandbox(p Principal, spec core.TemplateSpec) intended {
 	var sb core.Sandbox
 	var base core.Template
 	rec := m.draft(p, spec)
 	in := makeIntent{Tags: spec.Tags, Config: spec.Config}
-	return m.operations.begin(ctx, p, intended{
+	return intended{
 		kind: core.WorkTemplateCreate,
 		record: func(tx store.Tx, op *core.Operation) (err error) {
 			if sb, err = p.find(tx, spec.Sandbox); err != nil {
@@ -31,7 +31,7 @@ func (m *making) ofSandbox(ctx context.Context, p Principal, spec core.TemplateS
 		do: func(ctx context.Context, op core.Operation, report func(core.OperationProgress)) (workResult, error) {
 			return m.captured(ctx, op, in, sourceOf{sb.ID, base}, report)
 		},
-	})
+	}
 }
 
 // sourceOf is the sandbox that a template is made of, and what that started from.

@@ -20,6 +20,7 @@ type making struct {
 	operations *operations
 	keeping    *keeping
 	logins     *registryLogins
+	once       *once
 	// importer may be nil, if this server imports no images.
 	importer ImageImporter
 	spool    Spool
@@ -55,16 +56,51 @@ func (m *making) CreateTemplate(ctx context.Context, p Principal, spec core.Temp
 	if err := checkTemplate(spec); err != nil {
 		return core.Operation{}, err
 	}
-	if spec.Sandbox != "" {
-		return m.ofSandbox(ctx, p, spec)
+	turn, err := m.once.begin(ctx, p, "template", spec.Once)
+	if err != nil {
+		return core.Operation{}, err
 	}
-	return m.ofImage(ctx, p, spec)
+	defer turn.over()
+	if turn != nil && turn.found != nil {
+		return m.before(ctx, p, turn)
+	}
+	var in intended
+	if spec.Sandbox != "" {
+		in = m.ofSandbox(p, spec)
+	} else if in, err = m.ofImage(p, spec); err != nil {
+		return core.Operation{}, err
+	}
+	record := in.record
+	in.record = func(tx store.Tx, op *core.Operation) error {
+		if err := record(tx, op); err != nil {
+			return err
+		}
+		return turn.began(tx, op.ID)
+	}
+	return m.operations.begin(ctx, p, in)
 }
 
-// ofImage begins an import.
-func (m *making) ofImage(ctx context.Context, p Principal, spec core.TemplateSpec) (core.Operation, error) {
+// before returns the operation that an earlier call with the key began, as it is by now.
+func (m *making) before(ctx context.Context, p Principal, t *turn) (op core.Operation, err error) {
+	err = m.store.View(ctx, func(r store.Reader) error {
+		op, err = r.Operation(p.Tenant, t.found.Operation)
+		return err
+	})
+	if core.IsCode(err, core.CodeNotFound) {
+		err = errForgotten
+	}
+	if err != nil {
+		return core.Operation{}, err
+	}
+	m.operations.show(&op)
+	t.repeated()
+	return op, nil
+}
+
+// ofImage is an import that is to begin.
+func (m *making) ofImage(p Principal, spec core.TemplateSpec) (intended, error) {
 	if m.importer == nil {
-		return core.Operation{}, core.Errorf(core.CodeUnsupported, "this server imports no images")
+		return intended{}, core.Errorf(core.CodeUnsupported, "this server imports no images")
 	}
 	intent := makeIntent{
 		Ref: spec.Image.Ref, Platform: spec.Image.Platform, Upload: spec.Upload, Tags: spec.Tags, Config: spec.Config,
@@ -75,7 +111,7 @@ func (m *making) ofImage(ctx context.Context, p Principal, spec core.TemplateSpe
 		target[targetUpload] = string(spec.Upload)
 		var err error
 		if src, err = m.uploaded(p.Tenant, intent); err != nil {
-			return core.Operation{}, err
+			return intended{}, err
 		}
 	} else {
 		target["from_image"] = src.Ref
@@ -91,7 +127,7 @@ func (m *making) ofImage(ctx context.Context, p Principal, spec core.TemplateSpe
 	in.do = func(ctx context.Context, op core.Operation, report func(core.OperationProgress)) (workResult, error) {
 		return m.imported(ctx, op, intent, src, report)
 	}
-	return m.operations.begin(ctx, p, in)
+	return in, nil
 }
 
 // uploaded is the source of an import of an upload.

@@ -133,13 +133,21 @@ func (t *turn) repeated() { t.asked.Repeated = true }
 
 // record adds to the transaction that records what a call makes that it is what the call made.
 func (t *turn) record(tx store.Tx, sandbox core.SandboxID, exec core.ExecID) error {
+	return t.put(tx, core.KeyedCall{Sandbox: sandbox, Exec: exec})
+}
+
+// began adds to the transaction that records an operation that the call began it.
+func (t *turn) began(tx store.Tx, id core.OperationID) error {
+	return t.put(tx, core.KeyedCall{Operation: id})
+}
+
+// put writes what a call made.
+func (t *turn) put(tx store.Tx, c core.KeyedCall) error {
 	if t == nil {
 		return nil
 	}
-	return tx.PutKeyedCall(core.KeyedCall{
-		Tenant: t.name.tenant, Route: t.name.route, Key: t.name.key, Digest: t.asked.Digest,
-		Sandbox: sandbox, Exec: exec, At: t.once.clock.Now(),
-	})
+	c.Tenant, c.Route, c.Key, c.Digest, c.At = t.name.tenant, t.name.route, t.name.key, t.asked.Digest, t.once.clock.Now()
+	return tx.PutKeyedCall(c)
 }
 
 // mark remembers a call that makes several things, each of which is recorded with what it is of the call.

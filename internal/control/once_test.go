@@ -396,3 +396,62 @@ func (g *guest) only(t *testing.T) (id core.ExecID) {
 	})
 	return id
 }
+
+// TestCreateTemplateOnce: a repeat gets the operation that the first call began, also when its upload is used up, after a restart and after
+// it failed; another call with the key is a conflict, one that was refused leaves it free, and nothing is made twice.
+func TestCreateTemplateOnce(t *testing.T) {
+	t.Parallel()
+	g := newGallery(t)
+	up, err := g.svc.PutUpload(t.Context(), alice, strings.NewReader("app.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(p control.Principal, key, digest string, spec core.TemplateSpec) (core.Operation, bool, error) {
+		spec.Once = &core.Once{Key: key, Digest: digest}
+		op, err := g.svc.CreateTemplate(t.Context(), p, spec)
+		return op, spec.Once.Repeated, err
+	}
+	sb := g.world.create(core.SandboxSpec{})
+	specs := map[string]core.TemplateSpec{
+		"upload": {Name: "uploaded", Upload: up.ID}, "image": {Name: "pulled", Image: image("app")},
+		"wrong": {Name: "wrong", Image: image("nothing")}, "sandbox": {Name: "captured", Sandbox: string(sb.ID)},
+	}
+	began := map[string]core.OperationID{}
+	for key, spec := range specs {
+		op, repeated, err := call(alice, key, key, spec)
+		if err != nil || repeated {
+			t.Fatalf("%s: %v, %t", key, err, repeated)
+		}
+		began[key] = op.ID
+		g.ended(op.ID)
+	}
+	same := func() {
+		t.Helper()
+		for key, spec := range specs {
+			op, repeated, err := call(alice, key, key, spec)
+			if err != nil || !repeated || op.ID != began[key] || !op.Ended() || (op.State == core.OperationSucceeded) == (key == "wrong") {
+				t.Errorf("%s again: %+v, %t, %v", key, op, repeated, err)
+			}
+		}
+	}
+	same()
+	_, _, err = call(alice, "image", "other", specs["image"])
+	wantCode(t, err, core.CodeConflict)
+	op, repeated, err := call(bob, "image", "image", specs["image"])
+	if err != nil || repeated || op.ID == began["image"] {
+		t.Errorf("another tenant's: %+v, %t, %v", op, repeated, err)
+	}
+	_, _, err = call(alice, "free", "a", core.TemplateSpec{Name: "x", Sandbox: "nobody"})
+	wantCode(t, err, core.CodeNotFound)
+	if _, repeated, err := call(alice, "free", "b", core.TemplateSpec{Name: "x", Image: image("app")}); err != nil || repeated {
+		t.Errorf("a key that a refused call left: %t, %v", repeated, err)
+	}
+	if err := g.svc.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g.start()
+	same()
+	if got := g.template("pulled"); got.Version != 1 {
+		t.Errorf("%+v", got)
+	}
+}

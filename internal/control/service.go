@@ -155,7 +155,7 @@ func (s *Service) addTemplates(cfg Config) {
 	s.keeping = &keeping{s.deps}
 	s.registryLogins = &registryLogins{deps: s.deps, vault: cfg.Vault}
 	s.making = &making{
-		deps: s.deps, operations: s.operations, keeping: s.keeping, logins: s.registryLogins, importer: cfg.ImportImage, spool: cfg.Spool,
+		deps: s.deps, operations: s.operations, keeping: s.keeping, logins: s.registryLogins, once: s.once, importer: cfg.ImportImage, spool: cfg.Spool,
 	}
 	s.uploads = &uploads{deps: s.deps, spool: cfg.Spool}
 	s.operations.workers[core.WorkTemplateImport], s.operations.workers[core.WorkTemplateCreate] = s.making, s.making

@@ -42,6 +42,8 @@ type KeyedCall struct {
 	// Sandbox is the sandbox that it made, or, if Exec is not empty, in which it made that.
 	Sandbox SandboxID
 	Exec    ExecID
+	// Operation is the operation that it began, empty if it makes no long work.
+	Operation OperationID
 	// Fed says that the process has been given all of the input that the call brought.
 	Fed bool
 	At  time.Time

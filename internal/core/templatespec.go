@@ -14,6 +14,8 @@ type TemplateSpec struct {
 	Checkpoint string
 	// Config replaces what its source says of how processes are started.
 	Config TemplateOverrides
+	// Once, unless it is nil, makes a repeat of the call return the operation that the first one began. Its digest is not of the password.
+	Once *Once
 }
 
 // TemplateOverrides replace parts of a config. A nil field is left as it is; of Env each variable replaces one.

@@ -36,6 +36,9 @@ func (f *fakeControl) GetTemplate(_ context.Context, _ control.Principal, ref st
 func (f *fakeControl) CreateTemplate(_ context.Context, p control.Principal, spec core.TemplateSpec) (core.Operation, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if found, err := f.again(p, "template", spec.Once); err != nil || found.op.ID != "" {
+		return found.op, err
+	}
 	if spec.Name == "full" {
 		return core.Operation{}, &core.Error{Code: core.CodeQuota, Message: "too many", RetryAfter: time.Second}
 	}
@@ -64,6 +67,7 @@ func (f *fakeControl) CreateTemplate(_ context.Context, p control.Principal, spe
 		Progress: core.OperationProgress{Step: "starting"}, Actor: p.Actor, CreatedAt: f.now,
 	}
 	f.operations = append(f.operations, op)
+	f.made(p, "template", spec.Once, fakeCall{op: op})
 	return op, nil
 }
 

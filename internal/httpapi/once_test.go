@@ -18,6 +18,7 @@ type fakeCall struct {
 	digest  string
 	sandbox core.Sandbox
 	process *process
+	op      core.Operation
 }
 
 func callName(p control.Principal, route string, o *core.Once) string {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -15,10 +16,21 @@ func (a templateAPI) createTemplate(w http.ResponseWriter, r *request) error {
 	if err := decodeBody(w, r, &body); err != nil {
 		return err
 	}
-	op, err := a.control.CreateTemplate(r.Context(), r.principal, templateSpec(body))
+	spec := templateSpec(body)
+	// What is remembered of a call is no way to guess its password: a repeat may have another.
+	body.Password = ""
+	said, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
+	if spec.Once, err = r.once(said); err != nil {
+		return err
+	}
+	op, err := a.control.CreateTemplate(r.Context(), r.principal, spec)
+	if err != nil {
+		return err
+	}
+	tellRepeated(w, spec.Once)
 	w.Header().Set("Location", "/v1/operations/"+string(op.ID))
 	return writeJSON(w, http.StatusAccepted, encodeOperation(op))
 }

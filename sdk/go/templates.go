@@ -12,10 +12,20 @@ import (
 
 // Templates finds, makes and deletes what sandboxes start from. A template is named by its name, which means the newest version that is
 // ready, by name@3, name:tag, id or digest.
-type Templates struct{ c *Client }
+type Templates struct {
+	c *Client
+	// key is what WithKey was given.
+	key string
+}
 
 // Templates returns the calls on templates.
-func (c *Client) Templates() Templates { return Templates{c} }
+func (c *Client) Templates() Templates { return Templates{c: c} }
+
+// WithKey returns the same calls with an Idempotency-Key for Create: see Sandboxes.WithKey.
+func (t Templates) WithKey(key string) Templates {
+	t.key = key
+	return t
+}
 
 // TemplatesOptions selects templates. A zero field selects nothing out.
 type TemplatesOptions struct {
@@ -56,11 +66,11 @@ func (t Templates) Get(ctx context.Context, ref string) (Template, error) {
 	return out, t.c.do(ctx, call{method: http.MethodGet, path: p}, &out)
 }
 
-// Create begins to make the next version of a template, and returns the operation that does it: see Operations.Wait. It is not tried
-// again after an error: what was begun all the same is found with Operations.List.
+// Create begins to make the next version of a template, and returns the operation that does it: see Operations.Wait. If no
+// reply comes it is tried again, which makes no second one.
 func (t Templates) Create(ctx context.Context, req CreateTemplateRequest) (Operation, error) {
 	var out Operation
-	return out, t.c.do(ctx, call{method: http.MethodPost, path: "/v1/templates", in: req}, &out)
+	return out, t.c.do(ctx, call{method: http.MethodPost, path: "/v1/templates", in: req, once: true, key: t.key}, &out)
 }
 
 // Delete deletes one version, or with a bare name all its versions.

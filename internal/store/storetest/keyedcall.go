@@ -19,12 +19,14 @@ func testKeyedCall(t *testing.T, open Open) {
 	t.Run("every field comes back", func(t *testing.T) {
 		s := start(t, open)
 		want := newKeyedCall(alice, "k")
+		want.Operation = core.OperationID(core.NewID())
 		want.Exec, want.Fed, want.Result = core.ExecID(core.NewID()), true, []byte("\x00bytes\xff")
 		other := newKeyedCall(alice, "k")
 		other.Route = "exec"
 		s.putCalls(want, other, newKeyedCall(bob, "k"))
 		wantSame(t, s.call(alice, "create", "k"), want)
 		wantSame(t, s.call(alice, "exec", "k"), other)
+		want.Operation = ""
 		want.Digest, want.Exec, want.Fed, want.Result, want.At = "d2", "", false, nil, epoch().Add(time.Second)
 		s.putCalls(want)
 		wantSame(t, s.call(alice, "create", "k"), want)
