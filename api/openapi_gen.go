@@ -1847,6 +1847,9 @@ type UsageRow struct {
 	// Template The template that it was made from.
 	Template string `json:"template,omitempty,omitzero"`
 
+	// TemplateGibSeconds What the tenant's own templates kept, in GiB × seconds: it counts for no sandbox, is in the row without one, and what versions share is counted once.
+	TemplateGibSeconds float64 `json:"template_gib_seconds"`
+
 	// Tenant The tenant's id; only by `tenant`.
 	Tenant string `json:"tenant,omitempty,omitzero"`
 

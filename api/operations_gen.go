@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "6c1c460ab9b74f247f45f60504b5e232345429a8c9b64f3af645cbc1b8dd2d47"
+const DocumentDigest = "a292ec361bf3afa3717ecfea465f83a2b4a231539a829f78965e4c2e24c23a5a"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "7e4c30bec48b88b213a07ad41ef38658956b06fea7b25205254bc63b451d0f81"
+const TypesDigest = "066466f9540a8a791d10542efaf1a03996182dbbba9b8ed70bc1e8eb6ec97810"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

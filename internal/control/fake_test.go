@@ -249,7 +249,7 @@ func (n *node) ImportTemplate(ctx context.Context, id core.TemplateID, fill func
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.templates[id] = true
-	return core.TreeInfo{Digest: "sha256:1", SizeBytes: 7}, nil
+	return core.TreeInfo{Digest: "sha256:1", SizeBytes: 7, OwnBytes: 7}, nil
 }
 
 func (n *node) CaptureTemplate(ctx context.Context, id core.TemplateID, from core.SandboxID) (core.CapturedTree, error) {
@@ -262,7 +262,7 @@ func (n *node) CaptureTemplate(ctx context.Context, id core.TemplateID, from cor
 	defer n.mu.Unlock()
 	n.templates[id] = true
 	return core.CapturedTree{
-		TreeInfo: core.TreeInfo{Digest: "sha256:2", SizeBytes: 9, Files: 3}, Packages: []core.Package{{Name: "p", Version: "1"}},
+		TreeInfo: core.TreeInfo{Digest: "sha256:2", SizeBytes: 9, OwnBytes: 2, Files: 3}, Packages: []core.Package{{Name: "p", Version: "1"}},
 	}, nil
 }
 

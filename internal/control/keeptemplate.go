@@ -178,7 +178,11 @@ func (k *keeping) recordDeleted(tx store.Tx, p Principal, rec core.Template) err
 	if _, err := tx.PutTemplate(rec); err != nil {
 		return err
 	}
-	return templateEvent(tx, rec, core.EventTemplateDeleted, p.Actor, k.clock.Now(), nil)
+	now := k.clock.Now()
+	if err := tx.MeterTemplates(rec.Tenant, now); err != nil {
+		return err
+	}
+	return templateEvent(tx, rec, core.EventTemplateDeleted, p.Actor, now, nil)
 }
 
 func sandboxes(n int) string {

@@ -211,8 +211,11 @@ func (m *making) made(op core.Operation, in makeIntent, built BuiltTemplate, inf
 			now := m.clock.Now()
 			rec.State, rec.Progress, rec.Percent, rec.ReadyAt = core.TemplateReady, "ready", 100, now
 			rec.Source, rec.Packages, rec.Config = built.Source, built.Packages, built.Config
-			rec.Digest, rec.SizeBytes, rec.Files = info.Digest, info.SizeBytes, info.Files
+			rec.Digest, rec.SizeBytes, rec.OwnBytes, rec.Files = info.Digest, info.SizeBytes, info.OwnBytes, info.Files
 			if rec, err = tx.PutTemplate(rec); err != nil {
+				return err
+			}
+			if err := tx.MeterTemplates(rec.Tenant, now); err != nil {
 				return err
 			}
 			if err := templateEvent(tx, rec, core.EventTemplateReady, op.Actor, now, nil); err != nil {

@@ -523,3 +523,59 @@ func TestSandboxDeletedDuringCapture(t *testing.T) {
 	g.noTraces(core.TemplateID(op.Target["template_id"]))
 	eventually(t, "the sandbox is gone", func() bool { return g.node.count() == 0 })
 }
+
+// TestTemplatesAreMetered: what a tenant's own templates keep counts for it and for no sandbox, what versions share once, also while no
+// server is there, until they are deleted.
+func TestTemplatesAreMetered(t *testing.T) {
+	t.Parallel()
+	g := newGallery(t)
+	used := func() (n int64) {
+		t.Helper()
+		page, err := g.svc.Usage(t.Context(), alice, control.UsageQuery{}, store.Page{Limit: 10})
+		if err != nil || len(page.Rows) > 1 {
+			t.Fatalf("%+v: %v", page, err)
+		}
+		for _, row := range page.Rows {
+			n += row.Templates.Big().Int64()
+		}
+		return n
+	}
+	one := g.make(core.TemplateSpec{Name: "app", Image: image("app")})
+	g.clock.advance(10 * time.Second)
+	if got := used(); got != 7*10_000 {
+		t.Errorf("10 s of 7 bytes count %d", got)
+	}
+	g.make(core.TemplateSpec{Name: "again", Image: image("app")}) // the same content
+	sb := g.world.create(core.SandboxSpec{Template: string(one.ID)})
+	g.clock.advance(10 * time.Second)
+	if got := used(); got != 7*20_000 {
+		t.Errorf("20 s of 7 bytes, which two versions share for the second half, count %d", got)
+	}
+	g.make(core.TemplateSpec{Name: "lab", Sandbox: string(sb.ID)}) // of 9 bytes 2 are its own
+	g.restart()
+	g.clock.advance(10 * time.Second)
+	if got := used(); got != 7*20_000+9*10_000 {
+		t.Errorf("with a template of a sandbox it is %d", got)
+	}
+	if err := g.svc.DeleteTemplate(t.Context(), alice, "again"); err != nil {
+		t.Fatal(err)
+	}
+	g.clock.advance(10 * time.Second)
+	if got := used(); got != 7*20_000+9*20_000 {
+		t.Errorf("what is kept by another version counts no more: %d", got)
+	}
+	if err := g.svc.DeleteTemplate(t.Context(), alice, "lab"); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.svc.DeleteSandbox(t.Context(), alice, string(sb.ID)); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.svc.DeleteTemplate(t.Context(), alice, "app"); err != nil {
+		t.Fatal(err)
+	}
+	want := used()
+	g.clock.advance(time.Hour)
+	if got := used(); got != want || got != 7*20_000+9*20_000 {
+		t.Errorf("without templates it goes on: %d, then %d", want, got)
+	}
+}

@@ -116,6 +116,11 @@ func (u *usage) loop(ctx context.Context) {
 			u.log.Warn("write when the server was there", slog.Any("err", err))
 		}
 		today := core.DayOf(u.clock.Now())
+		if today != rolled {
+			if err := u.store.UpdateRelaxed(ctx, func(tx store.Tx) error { return tx.RollTemplates(u.clock.Now()) }); err != nil && ctx.Err() == nil {
+				u.log.Warn("count what templates keep", slog.Any("err", err))
+			}
+		}
 		if u.sizes != nil || today != rolled {
 			if err := u.measure(ctx, today); err == nil {
 				rolled = today

@@ -131,7 +131,9 @@ type TreeInfo struct {
 	// Digest is the sha256 of the canonical listing: sorted paths with type, mode, owner, size and content digest.
 	Digest    string
 	SizeBytes int64
-	Files     int64
+	// OwnBytes is how much of it is not shared with what the tree was cloned from, as far as anybody can tell.
+	OwnBytes int64
+	Files    int64
 }
 
 // CapturedTree describes a frozen tree that was made of a sandbox's files.

@@ -48,7 +48,9 @@ type Template struct {
 	Digest string
 	// SizeBytes is the size of the tree's files.
 	SizeBytes int64
-	Packages  []Package
+	// OwnBytes is how much of SizeBytes it doesn't share with what it was made of.
+	OwnBytes int64
+	Packages []Package
 	// Files is how many entries the tree has.
 	Files  int64
 	Config TemplateConfig

@@ -65,6 +65,8 @@ type Usage struct {
 	MeasuredMillis int64
 	// Execs is how many processes ended, and ExecMillis the time that they took.
 	Execs, ExecMillis int64
+	// Templates is the bytes of a tenant's own templates × milliseconds, for no sandbox.
+	Templates ByteTime
 }
 
 // Add adds what was used elsewhere.
@@ -77,6 +79,7 @@ func (u *Usage) Add(o Usage) {
 	u.MeasuredMillis += o.MeasuredMillis
 	u.Execs += o.Execs
 	u.ExecMillis += o.ExecMillis
+	u.Templates.add(o.Templates)
 }
 
 // ByteTimeUnit is the weight of ByteTime.Large.

@@ -78,7 +78,7 @@ func encodeUsage(q control.UsageQuery, u core.UsageRow) api.UsageRow {
 		Tenant: string(u.Tenant), SandboxID: string(u.Sandbox), Name: u.Name, Template: u.Template, Labels: u.Labels,
 		AwakeSeconds: millisSeconds(u.AwakeMillis), VcpuSeconds: float64(u.VCPUMillis) / 1e6, MemoryGibSeconds: u.Memory.GiBSeconds(),
 		KeptSeconds: millisSeconds(u.KeptMillis), DiskGibSeconds: u.Disk.GiBSeconds(), DiskMeasuredSeconds: millisSeconds(u.MeasuredMillis),
-		Execs: u.Execs, ExecSeconds: millisSeconds(u.ExecMillis),
+		Execs: u.Execs, ExecSeconds: millisSeconds(u.ExecMillis), TemplateGibSeconds: u.Templates.GiBSeconds(),
 	}
 	if q.ByLabel != "" {
 		out.Label = &u.Label

@@ -48,6 +48,10 @@ func capture(ctx context.Context, n *Node, ref disk.Ref, from core.SandboxID) (t
 	if tree.TreeInfo, err = digestOf(ctx, n, dir); err != nil {
 		return tree, err
 	}
+	// What the clone shares with the sandbox is what that has written itself; the rest is its template's.
+	if use, err := n.cfg.Disk.Usage(ctx, sandboxTree(from)); err == nil && use.WrittenBytes >= 0 {
+		tree.OwnBytes = min(tree.SizeBytes, use.WrittenBytes)
+	}
 	if err = n.cfg.Disk.Freeze(ctx, ref); err == nil {
 		err = failpoint.Hit(failpoint.NodeCaptureFrozen)
 	}

@@ -72,6 +72,7 @@ func digestOf(ctx context.Context, n *Node, dir string) (core.TreeInfo, error) {
 	if err != nil {
 		return core.TreeInfo{}, fmt.Errorf("digest tree: %w", err)
 	}
+	info.OwnBytes = info.SizeBytes
 	return info, nil
 }
 

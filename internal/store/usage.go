@@ -58,6 +58,10 @@ type UsageWriter interface {
 	PutMeter(m core.Meter) error
 	// PutKeptBytes counts as PutMeter does, and sets what the sandbox keeps on the disk from then on.
 	PutKeptBytes(id core.SandboxID, bytes int64, at time.Time) error
+	// MeterTemplates counts what the tenant's own templates kept until at, and from then on those that are ready now: of those with the
+	// same digest the one that keeps most. RollTemplates counts until at for every tenant of whom nothing was counted on that day yet.
+	MeterTemplates(tenant core.TenantID, at time.Time) error
+	RollTemplates(at time.Time) error
 	// CountExec counts a process that ran from one moment to another.
 	CountExec(tenant core.TenantID, sandbox core.SandboxID, from, to time.Time) error
 	// ForgetUsage drops some of what need not be kept, and returns how much: zero when nothing is left to drop. No sum over a tenant

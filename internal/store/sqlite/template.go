@@ -9,7 +9,7 @@ import (
 
 const noTemplate = "no such template"
 
-const templateColumns = `id, tenant, name, version, visibility, state, source, digest, size_bytes, files, packages,
+const templateColumns = `id, tenant, name, version, visibility, state, source, digest, size_bytes, own_bytes, files, packages,
 	user, workdir, env, entrypoint, cmd, labels, ports, progress, percent, failure, created_at, ready_at`
 
 const selectTemplate = "SELECT " + templateColumns + `,
@@ -21,7 +21,7 @@ const usable = "(tenant = ?1 OR (tenant = '" + string(core.SystemTenant) + "' AN
 const existing = "state <> 'deleted'"
 
 func scanTemplate(r row) (t core.Template, err error) {
-	err = r.Scan(&t.ID, &t.Tenant, &t.Name, &t.Version, &t.Visibility, &t.State, &t.Source, &t.Digest, &t.SizeBytes, &t.Files,
+	err = r.Scan(&t.ID, &t.Tenant, &t.Name, &t.Version, &t.Visibility, &t.State, &t.Source, &t.Digest, &t.SizeBytes, &t.OwnBytes, &t.Files,
 		jsonOf(&t.Packages), &t.Config.User, &t.Config.Workdir, jsonOf(&t.Config.Env), jsonOf(&t.Config.Entrypoint), jsonOf(&t.Config.Cmd),
 		jsonOf(&t.Config.Labels), jsonOf(&t.Config.Ports), &t.Progress, &t.Percent,
 		&t.Failure, (*instant)(&t.CreatedAt), (*instant)(&t.ReadyAt), jsonOf(&t.Tags))
@@ -98,9 +98,9 @@ func (r *reader) TemplatesInState(state core.TemplateState) ([]core.Template, er
 }
 
 const putTemplate = "INSERT INTO template (" + templateColumns + `)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 	ON CONFLICT (id) DO UPDATE SET visibility = excluded.visibility, state = excluded.state, source = excluded.source,
-	digest = excluded.digest, size_bytes = excluded.size_bytes, files = excluded.files, packages = excluded.packages,
+	digest = excluded.digest, size_bytes = excluded.size_bytes, own_bytes = excluded.own_bytes, files = excluded.files, packages = excluded.packages,
 	user = excluded.user, workdir = excluded.workdir, env = excluded.env, entrypoint = excluded.entrypoint, cmd = excluded.cmd,
 	labels = excluded.labels, ports = excluded.ports, progress = excluded.progress, percent = excluded.percent,
 	failure = excluded.failure, created_at = excluded.created_at, ready_at = excluded.ready_at
@@ -121,7 +121,7 @@ func (w *writer) PutTemplate(t core.Template) (core.Template, error) {
 		return t, err
 	}
 	n, err := w.change("write template", putTemplate,
-		t.ID, t.Tenant, t.Name, t.Version, t.Visibility, t.State, t.Source, t.Digest, t.SizeBytes, t.Files,
+		t.ID, t.Tenant, t.Name, t.Version, t.Visibility, t.State, t.Source, t.Digest, t.SizeBytes, t.OwnBytes, t.Files,
 		jsonOf(&t.Packages), t.Config.User, t.Config.Workdir, jsonOf(&t.Config.Env), jsonOf(&t.Config.Entrypoint), jsonOf(&t.Config.Cmd),
 		jsonOf(&t.Config.Labels), jsonOf(&t.Config.Ports), t.Progress, t.Percent,
 		t.Failure, instant(t.CreatedAt), instant(t.ReadyAt))

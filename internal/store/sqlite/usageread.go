@@ -173,7 +173,8 @@ func (s *usageSelect) tuple(keys []string, compare, prefix string, u core.UsageR
 // is summed up.
 func usageQuery(q store.UsageQuery, keys []string, where, having string) string {
 	const days = "WITH RECURSIVE days (d) AS (VALUES (:from) UNION ALL SELECT d + 1 FROM days WHERE d < :to)"
-	const sinceDays = `, since_days (d) AS (SELECT max(:from, (SELECT min(since) FROM usage_meter WHERE ended IS NULL) / 86400000)
+	const sinceDays = `, since_days (d) AS (SELECT max(:from, (SELECT min(since) FROM (SELECT since FROM usage_meter WHERE ended IS NULL
+		UNION ALL SELECT since FROM template_meter WHERE bytes > 0)) / 86400000)
 		UNION ALL SELECT d + 1 FROM since_days WHERE d < :to)`
 	text, join := days+sinceDays, ""
 	if q.ByLabel != "" {
@@ -183,7 +184,7 @@ func usageQuery(q store.UsageQuery, keys []string, where, having string) string 
 		join = " LEFT JOIN who ON id = sandbox"
 	}
 	text += ", parts AS (" + summedUp(keys, "days CROSS JOIN usage_day"+join+" WHERE day = d"+where+having) + "), live AS (" +
-		summedUp(keys, "("+strings.ReplaceAll(spentSince, "days CROSS", "since_days CROSS")+where+") WHERE ms > 0)"+join+" WHERE 1"+having) +
+		summedUp(keys, "("+live(spentSince, where)+" UNION ALL "+live(templatesSince, where)+")"+join+" WHERE 1"+having) +
 		"), summed AS (" + strings.ReplaceAll(summedUp(keys, "(SELECT * FROM parts UNION ALL SELECT * FROM live)"), "coalesce(value, '')", "label")
 	order := ""
 	if len(keys) > 0 {
@@ -195,6 +196,11 @@ func usageQuery(q store.UsageQuery, keys []string, where, having string) string 
 			FROM summed LEFT JOIN (SELECT sandbox AS id, name, template, labels FROM usage_meter) m ON m.id = sandbox` + order
 	}
 	return text + ") SELECT *, '', '', NULL FROM summed" + order
+}
+
+// live is a part of a query for what goes on.
+func live(spent, where string) string {
+	return strings.ReplaceAll(spent, "days CROSS", "since_days CROSS") + where + ") WHERE ms > 0"
 }
 
 // summedUp writes the sums of some rows by some keys. What is no key is empty.
@@ -226,6 +232,6 @@ func summedUp(keys []string, from string) string {
 func scanUsage(r row) (u core.UsageRow, err error) {
 	err = r.Scan(&u.Tenant, &u.Sandbox, &u.Label, &u.Day,
 		&u.AwakeMillis, &u.KeptMillis, &u.VCPUMillis, &u.Memory.Large, &u.Memory.Small, &u.Disk.Large, &u.Disk.Small, &u.MeasuredMillis,
-		&u.Execs, &u.ExecMillis, &u.Name, &u.Template, jsonOf(&u.Labels))
+		&u.Execs, &u.ExecMillis, &u.Templates.Large, &u.Templates.Small, &u.Name, &u.Template, jsonOf(&u.Labels))
 	return u, err
 }

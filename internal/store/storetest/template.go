@@ -48,7 +48,7 @@ func testTemplate(t *testing.T, open Open) {
 		want := core.Template{
 			ID: core.TemplateID(core.NewID()), Tenant: alice, Name: "full", Version: 7,
 			Visibility: core.VisibilityPublic, State: core.TemplateBuilding, Source: "debian", Digest: "sha256:00",
-			SizeBytes: 1 << 40, Packages: []core.Package{{Name: "a", Version: "1"}, {Name: "b", Version: "2"}},
+			SizeBytes: 1 << 40, OwnBytes: 1 << 39, Packages: []core.Package{{Name: "a", Version: "1"}, {Name: "b", Version: "2"}},
 			Config: core.TemplateConfig{
 				User: "user", Workdir: "/home/user", Env: map[string]string{"A": "b"}, Entrypoint: []string{"/app", ""}, Cmd: []string{"-v"},
 				Labels: map[string]string{"l": "x"}, Ports: []string{"8080/tcp"},

@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"math/rand/v2"
 	"slices"
@@ -210,7 +212,15 @@ func testUsageRefused(t *testing.T, open Open) {
 type usageModel struct {
 	meters map[core.SandboxID]core.Meter
 	rows   map[usagePlace]*spent
-	now    time.Time
+	// templates are what tenants' templates keep, since when.
+	templates map[core.TenantID]templateMeter
+	versions  map[core.TemplateID]core.Template
+	now       time.Time
+}
+
+type templateMeter struct {
+	since time.Time
+	bytes int64
 }
 
 type usagePlace struct {
@@ -223,23 +233,26 @@ type usagePlace struct {
 // spent is usage as numbers of any size.
 type spent struct {
 	awake, kept, vcpu, measured, execs, exec int64
-	memory, disk                             *big.Int
+	memory, disk, templates                  *big.Int
 }
 
 func (x *spent) add(o spent) {
 	if x.memory == nil {
-		x.memory, x.disk = new(big.Int), new(big.Int)
+		x.memory, x.disk, x.templates = new(big.Int), new(big.Int), new(big.Int)
+	}
+	if o.templates != nil {
+		x.templates = new(big.Int).Add(x.templates, o.templates)
 	}
 	x.awake, x.kept, x.vcpu, x.measured, x.execs, x.exec = x.awake+o.awake, x.kept+o.kept, x.vcpu+o.vcpu, x.measured+o.measured, x.execs+o.execs, x.exec+o.exec
 	x.memory, x.disk = new(big.Int).Add(x.memory, o.memory), new(big.Int).Add(x.disk, o.disk)
 }
 
 func (x *spent) String() string {
-	return fmt.Sprint(x.awake, x.kept, x.vcpu, x.measured, x.execs, x.exec, x.memory, x.disk)
+	return fmt.Sprint(x.awake, x.kept, x.vcpu, x.measured, x.execs, x.exec, x.memory, x.disk, x.templates)
 }
 
 func spentOf(u core.Usage) spent {
-	return spent{u.AwakeMillis, u.KeptMillis, u.VCPUMillis, u.MeasuredMillis, u.Execs, u.ExecMillis, u.Memory.Big(), u.Disk.Big()}
+	return spent{u.AwakeMillis, u.KeptMillis, u.VCPUMillis, u.MeasuredMillis, u.Execs, u.ExecMillis, u.Memory.Big(), u.Disk.Big(), u.Templates.Big()}
 }
 
 func count(on bool) int64 {
@@ -289,6 +302,9 @@ func (u *usageModel) want(q store.UsageQuery) map[usagePlace]*spent {
 	for _, m := range u.meters {
 		u.put(all, m, q.Now)
 	}
+	for t := range u.templates {
+		u.putTemplates(all, t, q.Now)
+	}
 	sum := map[usagePlace]*spent{}
 	for p, x := range all {
 		if p.day < q.From || p.day > q.To || q.Tenant != "" && p.tenant != q.Tenant || q.Sandbox != "" && p.sandbox != q.Sandbox {
@@ -335,7 +351,7 @@ func (u *usageModel) step(s *suite, rng *rand.Rand, ids []core.SandboxID) {
 		}
 		return err == nil
 	}
-	switch rng.IntN(8) {
+	switch rng.IntN(10) {
 	case 0, 1, 2, 3:
 		state := []core.State{core.StateRunning, core.StateRunning, core.StateFrozen, core.StateStandby, core.StateHibernated, core.StateFailed, core.StateDeleted}[rng.IntN(7)]
 		next := core.Meter{
@@ -370,6 +386,71 @@ func (u *usageModel) step(s *suite, rng *rand.Rand, ids []core.SandboxID) {
 		}
 	case 7:
 		u.forget(write, rng)
+	case 8:
+		u.template(write, rng)
+	case 9:
+		if write(func(tx store.Tx) error { return tx.RollTemplates(u.now) }) {
+			for t, m := range u.templates {
+				if m.bytes > 0 && core.DayOf(m.since) < core.DayOf(u.now) {
+					u.putTemplates(u.rows, t, u.now)
+					u.templates[t] = templateMeter{goOn(core.Meter{Since: m.since}, u.now), m.bytes}
+				}
+			}
+		}
+	}
+}
+
+// template makes a version of a tenant's or deletes one.
+func (u *usageModel) template(write func(func(store.Tx) error) bool, rng *rand.Rand) {
+	x := newTemplate([]core.TenantID{alice, bob}[rng.IntN(2)], "t")
+	x.Digest, x.OwnBytes = []string{"sha256:1", "sha256:2", ""}[rng.IntN(3)], rng.Int64N(1<<40)
+	if rng.IntN(2) == 0 {
+		for _, id := range slices.Sorted(maps.Keys(u.versions)) {
+			x = u.versions[id]
+			x.State = core.TemplateDeleted
+			break
+		}
+	}
+	ok := write(func(tx store.Tx) (err error) {
+		if x, err = tx.PutTemplate(x); err != nil {
+			return err
+		}
+		return tx.MeterTemplates(x.Tenant, u.now)
+	})
+	if !ok {
+		return
+	}
+	if u.versions[x.ID] = x; x.State == core.TemplateDeleted {
+		delete(u.versions, x.ID)
+	}
+	u.putTemplates(u.rows, x.Tenant, u.now)
+	most := map[string]int64{}
+	for id, v := range u.versions {
+		if v.Tenant == x.Tenant {
+			key := cmp.Or(v.Digest, string(id))
+			most[key] = max(most[key], v.OwnBytes)
+		}
+	}
+	m := templateMeter{since: u.now}
+	if old, ok := u.templates[x.Tenant]; ok {
+		m.since = goOn(core.Meter{Since: old.since}, u.now)
+	}
+	for _, n := range most {
+		m.bytes += n
+	}
+	u.templates[x.Tenant] = m
+}
+
+// putTemplates adds what a tenant's templates keep until a moment.
+func (u *usageModel) putTemplates(rows map[usagePlace]*spent, tenant core.TenantID, until time.Time) {
+	m := u.templates[tenant]
+	if m.bytes == 0 {
+		return
+	}
+	days := map[usagePlace]*spent{}
+	u.put(days, core.Meter{Tenant: tenant, Since: m.since, Clocks: core.Clocks{Kept: true}, KeptBytes: m.bytes}, until)
+	for p, x := range days {
+		u.row(rows, p).add(spent{memory: new(big.Int), disk: new(big.Int), templates: x.disk})
 	}
 }
 
@@ -425,7 +506,8 @@ func testUsageModel(t *testing.T, open Open, seed uint64) {
 		}
 	}()
 	rng := rand.New(rand.NewPCG(seed, 7)) // A test that can be repeated.
-	u := &usageModel{meters: map[core.SandboxID]core.Meter{}, rows: map[usagePlace]*spent{}, now: epoch()}
+	u := &usageModel{meters: map[core.SandboxID]core.Meter{}, rows: map[usagePlace]*spent{},
+		templates: map[core.TenantID]templateMeter{}, versions: map[core.TemplateID]core.Template{}, now: epoch()}
 	var ids []core.SandboxID
 	for range 80 {
 		if len(ids) < 5 || rng.IntN(4) == 0 {
@@ -482,7 +564,7 @@ func (u *usageModel) compare(s *suite, q store.UsageQuery, limit int) string {
 		if slices.Contains(order, p) {
 			s.Fatalf("%+v: %+v comes twice", q, p)
 		}
-		for _, n := range []int64{got.awake, got.kept, got.vcpu, got.measured, got.execs, got.exec, int64(got.memory.Sign()), int64(got.disk.Sign())} {
+		for _, n := range []int64{got.awake, got.kept, got.vcpu, got.measured, got.execs, got.exec, int64(got.memory.Sign()), int64(got.disk.Sign()), int64(got.templates.Sign())} {
 			if n < 0 {
 				s.Fatalf("%+v is negative: %s", p, got.String())
 			}
