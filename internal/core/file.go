@@ -73,6 +73,35 @@ type WriteOptions struct {
 	Append bool
 }
 
+// PartOptions say where a part of a file that comes in parts goes.
+type PartOptions struct {
+	WriteOptions
+	// Partial is the caller's name for the file while it is coming. It is unique in the sandbox.
+	Partial string
+	// Offset is where the part begins, which is where the one before it ended.
+	Offset int64
+	// More keeps the part and waits for another. Without it the file is whole then and takes its place.
+	More bool
+	// SHA256 is the digest of the whole file, which takes its place only if that is right; nil doesn't check.
+	SHA256 []byte
+}
+
+// PartialFile is a file that comes in parts. What has come lies beside its place until all has.
+type PartialFile struct {
+	Path string
+	// Size is how much has come.
+	Size int64
+	// ExpiresAt is when it is thrown away, or forgotten if it has come whole, unless more comes.
+	ExpiresAt time.Time
+	// Whole says that it has taken its place; File is how it was then, SHA256 its digest.
+	Whole  bool
+	File   FileInfo
+	SHA256 []byte
+}
+
+// MaxPartialName is how long the name of a partial file may be.
+const MaxPartialName = 128
+
 // FileChange is what is changed of a file. What is nil or empty stays as it is. They happen in the order of the fields, but for the
 // mode, which comes after the owner because a new owner takes setuid and setgid away, and the times, which come last.
 type FileChange struct {

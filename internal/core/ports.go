@@ -150,6 +150,7 @@ type Guest interface {
 	GuestExecs
 	FileReader
 	FileWriter
+	PartWriter
 	// Ping makes a round trip without starting a process.
 	Ping(ctx context.Context) error
 	// Resolve returns the absolute path that a user means by a path: one that is empty or relative counts from the default working
@@ -218,6 +219,20 @@ type FileWriter interface {
 	Mkdir(ctx context.Context, path string, opts WriteOptions) error
 	Move(ctx context.Context, from, to string) error
 	Remove(ctx context.Context, path string, opts RemoveOptions) error
+}
+
+// PartWriter writes files that come in parts, so that one that was cut off can go on where it was. At most 64 are under way in a
+// sandbox; one to which nothing comes for an hour is thrown away. How the last 64 ended is known for as long. An agent of before version 5
+// answers unsupported.
+type PartWriter interface {
+	// WritePart adds r to a partial file, which begins with its first part. If r breaks off, what has come is kept. A part that is not
+	// at the end of what there is is a conflict with field "offset", another one that is being written one with field "partial". What
+	// comes after the last part is a conflict too, but for an empty part at the end, which tells the result again.
+	WritePart(ctx context.Context, path string, opts PartOptions, r io.Reader) (PartialFile, error)
+	// PartialFile tells how far a file has come.
+	PartialFile(ctx context.Context, partial string) (PartialFile, error)
+	// DropPartial throws away what has come of a file, or forgets that it came. A part that is being written is a conflict.
+	DropPartial(ctx context.Context, partial string) error
 }
 
 // FileWatch is one watcher's view of what happens to files.

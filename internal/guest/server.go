@@ -47,6 +47,8 @@ type Config struct {
 	Heartbeat time.Duration
 	// HoldBack is how long a reader without progress may hold a process back: 10 s.
 	HoldBack time.Duration
+	// PartialAge is how long a file that comes in parts waits for the next: 1 h.
+	PartialAge time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -68,6 +70,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.HoldBack <= 0 {
 		c.HoldBack = 10 * time.Second
+	}
+	if c.PartialAge <= 0 {
+		c.PartialAge = time.Hour
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -96,6 +101,8 @@ type Server struct {
 	slots       chan struct{}
 	// watchers counts who follows what happens to files, watched the directories of all of them.
 	watchers, watched atomic.Int64
+	// partials are the files that come in parts.
+	partials *partials
 	// guard watches memory; nil if nothing tells how much there is.
 	guard *memoryGuard
 	// limits serialises changes of limits.
@@ -122,7 +129,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, null: null, reaper: newReaper(cfg.Init), groups: scanner{proc: "/proc"},
 		budget: &budget{limit: cfg.RingBudget}, slots: make(chan struct{}, cfg.MaxConns), execs: map[string]*execution{},
-		buffers: newBuffers(), ops: handlers(),
+		buffers: newBuffers(), ops: handlers(), partials: &partials{age: cfg.PartialAge, by: map[string]*partial{}},
 	}
 	if cfg.Cgroup != "" {
 		if s.groups, err = openCgroups(cfg.Cgroup, cfg.MaxProcesses); err != nil {
@@ -225,6 +232,7 @@ func (s *Server) Close() {
 	}
 	s.conns.Wait()
 	s.work.Wait()
+	s.partials.close()
 	s.reaper.close()
 	s.groups.close()
 	_ = s.null.Close()

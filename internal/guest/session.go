@@ -252,5 +252,9 @@ func handlers() map[wire.Op]handler {
 		wire.OpChecksum:  unary(checksumOf),
 		wire.OpWatch:     streaming(watchFiles),
 		wire.OpSync:      unary(syncFiles),
+
+		wire.OpWritePart:   streaming(writePart),
+		wire.OpPartial:     unary(partialOf),
+		wire.OpDropPartial: unary(dropPartial),
 	}
 }

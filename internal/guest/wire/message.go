@@ -44,6 +44,10 @@ const (
 	OpChecksum Op = "checksum" // since version 3
 	OpWatch    Op = "watch"    // since version 3; reply, then changes until the end
 	OpSync     Op = "sync"     // since version 3
+
+	OpWritePart   Op = "write_part"   // since version 5: reply, then data to the agent, then a second reply
+	OpPartial     Op = "partial"      // since version 5
+	OpDropPartial Op = "drop_partial" // since version 5
 )
 
 // Envelope is the payload of a request frame.

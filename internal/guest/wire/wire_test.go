@@ -325,12 +325,12 @@ func FuzzMessages(f *testing.F) {
 	f.Add([]byte(`{"path":"/x","size":5,"xattrs":[{"name":"user.a","value":"eA=="}],"modified_at":"2026-01-02T03:04:05Z"}`))
 	f.Add([]byte(`{"events":[{"kind":"rename","path":"/a","to":{"raw":"/w=="}}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, v := range []any{&Envelope{}, &Identity{}, &ExecRequest{}, &AttachRequest{}, &ListFilesRequest{}, &WriteRequest{}, &ResolveRequest{}, &WalkRequest{}, &PackRequest{}, &UnpackRequest{}, &ChangeRequest{}, &LinkRequest{}, &ChecksumRequest{}, &WatchRequest{}} {
+		for _, v := range []any{&Envelope{}, &Identity{}, &ExecRequest{}, &AttachRequest{}, &ListFilesRequest{}, &WriteRequest{}, &ResolveRequest{}, &WalkRequest{}, &PackRequest{}, &UnpackRequest{}, &ChangeRequest{}, &LinkRequest{}, &ChecksumRequest{}, &WatchRequest{}, &PartRequest{}} {
 			if err := DecodeRequest(b, v); err != nil && core.CodeOf(err) == core.CodeInternal {
 				t.Errorf("%T: %v", v, err)
 			}
 		}
-		for _, v := range []any{&ExecInfo{}, &ListReply{}, &ListFilesReply{}, &WalkReply{}, &ResolveReply{}, &ArchiveReport{}, &FileInfo{}, &Metrics{}, &Hello{}, &XattrsReply{}, &ChecksumReply{}, &FileEvents{}} {
+		for _, v := range []any{&ExecInfo{}, &ListReply{}, &ListFilesReply{}, &WalkReply{}, &ResolveReply{}, &ArchiveReport{}, &FileInfo{}, &Metrics{}, &Hello{}, &XattrsReply{}, &ChecksumReply{}, &FileEvents{}, &PartialReply{}} {
 			_ = DecodeReply(b, v)
 		}
 		var fault Fault
@@ -355,5 +355,22 @@ func TestFourthVersion(t *testing.T) {
 	}
 	if b, err := Encode(Limits{Pids: 3}); err != nil || string(b) != `{"pids":3}` {
 		t.Errorf("limits: %s, %v", b, err)
+	}
+}
+
+// TestFifthVersion: the same for what version 5 added.
+func TestFifthVersion(t *testing.T) {
+	var part PartRequest
+	err := DecodeRequest([]byte(`{"partial":"p","offset":5,"more":true,"sha256":"eA==","write":{"path":{"raw":"/w=="},"mode":6}}`), &part)
+	if err != nil || part.Partial != "p" || part.Offset != 5 || !part.More || string(part.SHA256) != "x" || part.Write != (WriteRequest{Path: "\xff", Mode: 6}) {
+		t.Errorf("part: %+v, %v", part, err)
+	}
+	if b, err := Encode(PartRequest{Partial: "p", Write: WriteRequest{Path: "/f"}}); err != nil || string(b) != `{"partial":"p","offset":0,"write":{"path":"/f"}}` {
+		t.Errorf("part: %s, %v", b, err)
+	}
+	var reply PartialReply
+	err = DecodeReply([]byte(`{"path":"/f","size":5,"sha256":"eA==","expires_at":"2026-01-02T03:04:05Z","file":{"name":"f","path":"/f","type":"file","size":5}}`), &reply)
+	if err != nil || reply.Path != "/f" || reply.Size != 5 || string(reply.SHA256) != "x" || reply.ExpiresAt.Year() != 2026 || reply.File == nil || reply.File.Size != 5 {
+		t.Errorf("reply: %+v, %v", reply, err)
 	}
 }
