@@ -1310,6 +1310,24 @@ type Package struct {
 	Version string `json:"version"`
 }
 
+// PartialFile A file that is written in parts.
+type PartialFile struct {
+	// ExpiresAt When it is thrown away, or forgotten if it has come whole, unless more comes.
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// File One file inside a sandbox.
+	File FileInfo `json:"file,omitempty,omitzero"`
+
+	// Path Where it will be, if that is UTF-8.
+	Path string `json:"path,omitempty,omitzero"`
+
+	// PathRaw The path as base64, if it is not UTF-8.
+	PathRaw []byte `json:"path_raw,omitempty,omitzero"`
+
+	// Size How many bytes have come: the next part's offset.
+	Size int64 `json:"size"`
+}
+
 // PutRegistryRequest A login for a registry.
 type PutRegistryRequest struct {
 	// Password The user's password or access token, or without `username` a bearer token.
@@ -2270,6 +2288,15 @@ type ChangeFileParams struct {
 
 // WriteFileParams defines parameters for WriteFile.
 type WriteFileParams struct {
+	// Partial The name of a partial file, 1 to 128 bytes, that is unique in the sandbox. Default: none, the body is the file.
+	Partial string `form:"partial,omitempty" json:"partial,omitempty,omitzero"`
+
+	// Offset Where the part begins (default 0); with `partial`.
+	Offset int64 `form:"offset,omitempty" json:"offset,omitempty,omitzero"`
+
+	// More Another part follows (default false); with `partial`.
+	More bool `form:"more,omitempty" json:"more,omitempty,omitzero"`
+
 	// Mode The permission bits of a new file in octal (default 0644), at most 7777. An existing file keeps its own unless this is given.
 	Mode ModeParam `form:"mode,omitempty" json:"mode,omitempty,omitzero"`
 

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "a292ec361bf3afa3717ecfea465f83a2b4a231539a829f78965e4c2e24c23a5a"
+const DocumentDigest = "847189f4ab82b86f19dfa2c763caf8979be5e0541076e0db9f756fc42fb97a04"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "066466f9540a8a791d10542efaf1a03996182dbbba9b8ed70bc1e8eb6ec97810"
+const TypesDigest = "55ade18bdb89e2f6fb7f7cd8e523d277e2d983f4c5bd11fef1b9115e6769a7cd"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -125,6 +125,9 @@ func Routes() []Route {
 		{ID: "writeFile", Method: "PUT", Path: "/v1/sandboxes/{id}/files", Open: false, Body: true, Query: []Parameter{
 			{Name: "path", Type: String},
 			{Name: "path_raw", Type: String},
+			{Name: "partial", Type: String, MaxLength: 128},
+			{Name: "offset", Type: Integer, Min: 0},
+			{Name: "more", Type: Boolean},
 			{Name: "mode", Type: String},
 			{Name: "user", Type: String, MaxLength: 255},
 			{Name: "parents", Type: Boolean},
@@ -161,6 +164,8 @@ func Routes() []Route {
 		}},
 		{ID: "signFile", Method: "POST", Path: "/v1/sandboxes/{id}/files:sign", Open: false, Body: true},
 		{ID: "getSandboxMetrics", Method: "GET", Path: "/v1/sandboxes/{id}/metrics", Open: false, Body: false},
+		{ID: "getPartialFile", Method: "GET", Path: "/v1/sandboxes/{id}/partials/{partial}", Open: false, Body: false},
+		{ID: "deletePartialFile", Method: "DELETE", Path: "/v1/sandboxes/{id}/partials/{partial}", Open: false, Body: false},
 		{ID: "watchFiles", Method: "GET", Path: "/v1/sandboxes/{id}/watch", Open: false, Body: false, Query: []Parameter{
 			{Name: "path", Type: String},
 			{Name: "path_raw", Type: String},

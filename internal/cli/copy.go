@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"shoal/api"
 	shoal "shoal/sdk/go"
@@ -35,7 +36,7 @@ func (a *app) copy(ctx context.Context, src tree, from string, dst tree, to stri
 	if e.kind == api.FileTypeDirectory && sameTree(src, dst) && within(to, from) {
 		return fmt.Errorf("%s can't be copied into itself, %s", src.label(from), dst.label(to))
 	}
-	c := copier{src: src, dst: dst, transfers: newTransfers(), pace: newPace()}
+	c := copier{src: src, dst: dst, transfers: newTransfers(), pace: newPace(), err: a.err}
 	stop := func() {}
 	if to != stdio {
 		stop = c.meter.show(newProgress(a.err))
@@ -85,6 +86,9 @@ type copier struct {
 	transfers *transfers
 	pace      pace
 	meter     meter
+
+	telling sync.Mutex // guards err
+	err     io.Writer
 }
 
 // errStopped ends a walk once a transfer has failed, whose error is the one to report.
@@ -155,7 +159,7 @@ func (c *copier) entry(ctx context.Context, from, to string, e entry) error {
 	src, dst := c.src, c.dst
 	switch e.kind {
 	case api.FileTypeFile:
-		if !c.transfers.begin(ctx, func(ctx context.Context) error { return c.file(ctx, from, to, e.mode) }) {
+		if !c.transfers.begin(ctx, func(ctx context.Context) error { return c.file(ctx, from, to, e) }) {
 			return errStopped
 		}
 		return nil
@@ -195,15 +199,15 @@ func checkName(name string) error {
 }
 
 // file copies one file. It is read again from its beginning where the server only wants fewer calls.
-func (c *copier) file(ctx context.Context, from, to string, mode uint32) error {
+func (c *copier) file(ctx context.Context, from, to string, e entry) error {
 	what := c.src.label(from)
 	err := c.pace.call(ctx, func() error {
-		r, err := c.src.open(ctx, from)
+		r, err := c.src.open(ctx, from, c.resume(from, e.size))
 		if err != nil {
 			return err
 		}
 		what = c.dst.label(to)
-		if err := c.dst.write(ctx, to, mode, c.meter.count(r)); err != nil {
+		if err := c.write(ctx, r, from, to, e); err != nil {
 			return errors.Join(err, r.Close())
 		}
 		return r.Close()
@@ -216,6 +220,32 @@ func (c *copier) file(ctx context.Context, from, to string, mode uint32) error {
 		return notThere(c.src, from, err)
 	}
 	return labelled(what, err)
+}
+
+// largeFile is from which size on a file goes up so that it can go on if it breaks off; a smaller one is sent again as quickly.
+const largeFile = 8 << 20
+
+// write writes one file from r.
+func (c *copier) write(ctx context.Context, r io.Reader, from, to string, e entry) error {
+	dst, remote := c.dst.(remoteTree)
+	f, local := r.(*os.File)
+	if remote && local && e.size >= largeFile {
+		return dst.upload(ctx, to, e, c.meter.countAt(f), c.resume(from, e.size))
+	}
+	return c.dst.write(ctx, to, e.mode, c.meter.count(r))
+}
+
+// resume has a transfer that breaks off go on, and says so.
+func (c *copier) resume(from string, size int64) shoal.Resume {
+	return shoal.Resume{Resumed: func(at int64, _ error) {
+		line := fmt.Sprintf("shoal: %s: the connection broke, going on at %s of %s", printable(c.src.label(from)), bytesText(at), bytesText(size))
+		if isTerminal(c.err) {
+			line = "\r\x1b[K" + line // over how far it is
+		}
+		c.telling.Lock()
+		defer c.telling.Unlock()
+		fmt.Fprintln(c.err, line)
+	}}
 }
 
 func notThere(t tree, name string, err error) error {

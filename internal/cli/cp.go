@@ -27,6 +27,9 @@ A directory goes as one stream, with its links, hard links, times, holes and att
 sockets, is named. Here no set-user-ID bits are kept, and nothing is made outside DST whatever a sandbox sends. As - a directory
 is a tar archive. A link that is SRC itself is followed here and refused in a sandbox. A terminal is shown how far it is.
 
+When the connection breaks or the server is restarted, the copy of a file, into a sandbox one of at least 8 MiB, goes on where it
+was, says so, and gives up after three minutes without a byte more. A directory's stream doesn't: copy it again.
+
 A sandbox that was started by an older release gets file after file, 8 at once, without links and times.`,
 		Example: `  shoal cp data.csv lab:/tmp/
   shoal cp lab:/tmp/out ./results

@@ -102,6 +102,25 @@ func (r *meteredReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// countAt returns r, with what is read from it for the first time counted.
+func (m *meter) countAt(r io.ReaderAt) io.ReaderAt { return &meteredReaderAt{r: r, m: m} }
+
+type meteredReaderAt struct {
+	r    io.ReaderAt
+	m    *meter
+	upTo int64
+}
+
+// ReadAt reads and counts. It is for one goroutine.
+func (r *meteredReaderAt) ReadAt(p []byte, off int64) (int, error) {
+	n, err := r.r.ReadAt(p, off)
+	if end := off + int64(n); end > r.upTo {
+		r.m.bytes.Add(end - r.upTo)
+		r.upTo = end
+	}
+	return n, err
+}
+
 // String says what was copied so far.
 func (m *meter) String() string {
 	if m.files.Load() == 0 { // of what goes from one sandbox to another only the bytes are seen

@@ -60,7 +60,7 @@ type crowd struct {
 	bad map[string]bool
 }
 
-func (c crowd) open(_ context.Context, name string) (io.ReadCloser, error) {
+func (c crowd) open(_ context.Context, name string, _ shoal.Resume) (io.ReadCloser, error) {
 	if c.bad[name[strings.LastIndexByte(name, '/')+1:]] {
 		return nil, errors.New("unreadable")
 	}

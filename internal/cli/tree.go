@@ -23,6 +23,7 @@ type entry struct {
 	mode uint32
 	// target is what a symbolic link points to, if that is known.
 	target string
+	size   int64
 }
 
 // tree is a place that files are copied from or to: this machine or a sandbox.
@@ -31,7 +32,8 @@ type tree interface {
 	stat(ctx context.Context, path string) (entry, error)
 	// list returns the entries of a directory. Their names may come from a sandbox: see checkName.
 	list(ctx context.Context, path string) ([]entry, error)
-	open(ctx context.Context, path string) (io.ReadCloser, error)
+	// open returns what a file holds. What breaks off goes on as resume says, where that can be.
+	open(ctx context.Context, path string, resume shoal.Resume) (io.ReadCloser, error)
 	// write makes or replaces a whole file.
 	write(ctx context.Context, path string, mode uint32, r io.Reader) error
 	// mkdir makes a directory; one that exists is no error.
@@ -55,7 +57,7 @@ func (t localTree) stat(_ context.Context, name string) (entry, error) {
 }
 
 func localEntry(info fs.FileInfo) entry {
-	e := entry{name: info.Name(), mode: uint32(info.Mode().Perm()), kind: api.FileTypeOther}
+	e := entry{name: info.Name(), mode: uint32(info.Mode().Perm()), kind: api.FileTypeOther, size: info.Size()}
 	switch {
 	case info.Mode().IsRegular():
 		e.kind = api.FileTypeFile
@@ -86,7 +88,7 @@ func (t localTree) list(_ context.Context, name string) ([]entry, error) {
 	return list, nil
 }
 
-func (t localTree) open(_ context.Context, name string) (io.ReadCloser, error) {
+func (t localTree) open(_ context.Context, name string, _ shoal.Resume) (io.ReadCloser, error) {
 	if name == stdio {
 		return io.NopCloser(t.a.in), nil
 	}
@@ -178,7 +180,7 @@ func remoteEntry(info shoal.FileInfo) (entry, error) {
 	if err != nil {
 		return entry{}, fmt.Errorf("the server reports the mode %q", info.Mode)
 	}
-	return entry{name: info.NameBytes(), kind: info.Type, mode: uint32(mode) & 0o777, target: info.Target}, nil
+	return entry{name: info.NameBytes(), kind: info.Type, mode: uint32(mode) & 0o777, target: info.Target, size: info.Size}, nil
 }
 
 func (t remoteTree) list(ctx context.Context, name string) ([]entry, error) {
@@ -196,13 +198,20 @@ func (t remoteTree) list(ctx context.Context, name string) ([]entry, error) {
 	return list, nil
 }
 
-func (t remoteTree) open(ctx context.Context, name string) (io.ReadCloser, error) {
-	return t.files.Read(ctx, path.Clean(name))
+func (t remoteTree) open(ctx context.Context, name string, resume shoal.Resume) (io.ReadCloser, error) {
+	return t.files.Download(ctx, path.Clean(name), resume)
 }
 
 func (t remoteTree) write(ctx context.Context, name string, mode uint32, r io.Reader) error {
 	// Only a reader: the HTTP client would close what can be closed, and that is its opener's.
 	_, err := t.files.Write(ctx, path.Clean(name), struct{ io.Reader }{r}, shoal.WriteOptions{Mode: mode, Parents: true})
+	return err
+}
+
+// upload makes or replaces a whole file, and goes on if it breaks off.
+func (t remoteTree) upload(ctx context.Context, name string, e entry, r io.ReaderAt, resume shoal.Resume) error {
+	o := shoal.WriteOptions{Mode: e.mode, Parents: true}
+	_, err := t.files.Upload(ctx, path.Clean(name), r, e.size, o, resume)
 	return err
 }
 

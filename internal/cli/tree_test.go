@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"shoal/api"
+	shoal "shoal/sdk/go"
 )
 
 // liar is a tree that answers what a hostile sandbox might.
@@ -31,7 +32,7 @@ func (l liar) list(context.Context, string) ([]entry, error) {
 	return list, nil
 }
 
-func (l liar) open(context.Context, string) (io.ReadCloser, error) {
+func (l liar) open(context.Context, string, shoal.Resume) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader("planted")), nil
 }
 func (l liar) join(dir, name string) string { return dir + "/" + name }

@@ -431,6 +431,12 @@ func (g *guest) WriteFile(_ context.Context, path string, _ core.WriteOptions, r
 	return core.FileInfo{}, err
 }
 
+// WritePart takes everything but /missing, when it has read it.
+func (g *guest) WritePart(ctx context.Context, path string, o core.PartOptions, r io.Reader) (core.PartialFile, error) {
+	info, err := g.WriteFile(ctx, path, o.WriteOptions, r)
+	return core.PartialFile{File: info}, err
+}
+
 // DialPort has every port open but 1.
 func (g *guest) DialPort(_ context.Context, port uint16) (net.Conn, error) {
 	if port == 1 {

@@ -128,6 +128,16 @@ func (h heldGuest) WriteFile(ctx context.Context, path string, opts core.WriteOp
 	return h.Guest.WriteFile(ctx, path, opts, r)
 }
 
+// WritePart keeps the sandbox in use until the part is written.
+func (h heldGuest) WritePart(ctx context.Context, path string, opts core.PartOptions, r io.Reader) (core.PartialFile, error) {
+	release, err := h.activity.hold(ctx, h.id)
+	if err != nil {
+		return core.PartialFile{}, err
+	}
+	defer release()
+	return h.Guest.WritePart(ctx, path, opts, r)
+}
+
 // Checksum keeps the sandbox in use while a file is read.
 func (h heldGuest) Checksum(ctx context.Context, path string, algorithm core.ChecksumAlgorithm) (core.Checksum, error) {
 	return heldReader{h.Guest, h.activity, h.id}.Checksum(ctx, path, algorithm)

@@ -228,6 +228,16 @@ func TestOpenStreamKeepsAwake(t *testing.T) {
 			}
 			_ = c.Close() // a second time takes nothing away from the others
 		}
+		part, content := io.Pipe()
+		wrote := make(chan error, 1)
+		go func() {
+			_, err := files.WritePart(t.Context(), "/x", core.PartOptions{}, part)
+			wrote <- err
+		}()
+		w.stays(sb, 200*time.Second)
+		if err := errors.Join(content.Close(), <-wrote); err != nil {
+			t.Fatal(err)
+		}
 		w.stays(sb, 19*time.Second)
 		w.pass(time.Second)
 		w.ended(sb)
@@ -253,6 +263,9 @@ func TestFailedCallsHoldNothing(t *testing.T) {
 			t.Fatal("the fake has a file that is missing")
 		}
 		if _, err := files.WriteFile(t.Context(), "/missing", core.WriteOptions{}, strings.NewReader("x")); err == nil {
+			t.Fatal("the fake has a directory that is missing")
+		}
+		if _, err := files.WritePart(t.Context(), "/missing", core.PartOptions{}, strings.NewReader("x")); err == nil {
 			t.Fatal("the fake has a directory that is missing")
 		}
 		if _, err := files.DialPort(t.Context(), 1); err == nil {

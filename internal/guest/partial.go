@@ -67,6 +67,7 @@ func writePart(c *session, q wire.PartRequest) error {
 		return err
 	}
 	if done, err := t.receive(c, p); done || err != nil {
+		keep = p.size > 0 // it was begun for nothing
 		return err
 	}
 	if !q.More || p.file != nil {

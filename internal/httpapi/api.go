@@ -166,6 +166,8 @@ func (a *API) operations() map[string]operation {
 		"changeFile":        files.changeFile,
 		"linkFile":          files.linkFile,
 		"checksumFile":      files.checksumFile,
+		"getPartialFile":    files.getPartialFile,
+		"deletePartialFile": files.deletePartialFile,
 		"watchFiles":        files.watchFiles,
 		"signFile":          files.signFile,
 		"readSigned":        files.readSigned,

@@ -204,13 +204,21 @@ func (a fileAPI) writeFile(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	options := core.WriteOptions{
+		Mode: mode, User: r.query.Get("user"), Parents: r.flag("parents"), Append: r.flag("append"),
+	}
+	part, err := r.part(options)
+	if err != nil {
+		return err
+	}
 	guest, err := a.guest(r)
 	if err != nil {
 		return err
 	}
-	return a.takeFile(w, r, guest, path, core.WriteOptions{
-		Mode: mode, User: r.query.Get("user"), Parents: r.flag("parents"), Append: r.flag("append"),
-	})
+	if part != nil {
+		return a.takePart(w, r, guest, path, *part)
+	}
+	return a.takeFile(w, r, guest, path, options)
 }
 
 // takeFile writes a file from the request's body and answers with it.

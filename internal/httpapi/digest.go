@@ -24,16 +24,20 @@ func digested(r *http.Request, body io.Reader) (io.Reader, error) {
 	}
 	d := &digestBody{body: body, hash: sha256.New(), trailer: r.Trailer}
 	if text != "" {
-		var err error
-		if d.want, err = parseDigest(text); err != nil {
-			return nil, err
+		var ok bool
+		if d.want, ok = parseDigest(text); !ok {
+			return nil, badDigest()
 		}
 	}
 	return d, nil
 }
 
-// parseDigest returns the SHA-256 of a Content-Digest.
-func parseDigest(text string) ([]byte, error) {
+func badDigest() error {
+	return core.Invalid(digestHeader, "Content-Digest is sha-256=:<base64>:, as RFC 9530 has it")
+}
+
+// parseDigest returns the SHA-256 of a digest's header.
+func parseDigest(text string) (sum []byte, ok bool) {
 	for part := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		if name != "sha-256" || len(value) < 2 || value[0] != ':' || value[len(value)-1] != ':' {
@@ -41,10 +45,10 @@ func parseDigest(text string) ([]byte, error) {
 		}
 		sum, err := base64.StdEncoding.DecodeString(value[1 : len(value)-1])
 		if err == nil && len(sum) == sha256.Size {
-			return sum, nil
+			return sum, true
 		}
 	}
-	return nil, core.Invalid(digestHeader, "Content-Digest is sha-256=:<base64>:, as RFC 9530 has it")
+	return nil, false
 }
 
 // digestBody is a body that is summed up as it is read.
@@ -68,7 +72,9 @@ func (d *digestBody) Read(p []byte) (int, error) {
 		return n, err
 	}
 	if text := d.trailer.Get(digestHeader); d.want == nil {
-		if d.want, d.failed = parseDigest(text); d.failed != nil {
+		var ok bool
+		if d.want, ok = parseDigest(text); !ok {
+			d.failed = badDigest()
 			return n, d.failed
 		}
 	}

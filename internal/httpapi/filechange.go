@@ -115,6 +115,9 @@ func (a fileAPI) checksumFile(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
+	if tag := etag(sum.File); tag != "" {
+		w.Header().Set("ETag", tag)
+	}
 	return writeJSON(w, http.StatusOK, api.FileChecksum{
 		Algorithm: string(algorithm), Digest: hex.EncodeToString(sum.Digest), Bytes: sum.Bytes, File: encodeFile(sum.File),
 	})

@@ -88,7 +88,7 @@ func replay(t *testing.T, file string) {
 }
 
 var shownHeaders = []string{
-	"Allow", "Content-Disposition", "Content-Range", "Content-Type", "ETag", "Idempotency-Replayed", "Location", "Retry-After", "WWW-Authenticate",
+	"Allow", "Content-Disposition", "Content-Range", "Content-Type", "ETag", "Idempotency-Replayed", "Location", "Repr-Digest", "Retry-After", "Upload-Offset", "WWW-Authenticate",
 }
 
 // exchange makes one request and returns the response as text, without what differs from run to run.

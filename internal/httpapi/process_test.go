@@ -256,11 +256,14 @@ type fakeFiles struct {
 	appended bool
 	watched  []core.WatchOptions
 	watches  []*fakeWatch
+
+	// parts has one file, unless the test puts a real guest agent here.
+	parts core.PartWriter
 }
 
 func newFakeFiles() *fakeFiles {
 	return &fakeFiles{
-		files: map[string][]byte{"/": nil}, modes: map[string]uint32{}, claims: map[string]int64{},
+		files: map[string][]byte{"/": nil}, modes: map[string]uint32{}, claims: map[string]int64{}, parts: onePart{},
 	}
 }
 

@@ -112,7 +112,7 @@ func routes() map[string]route {
 		"signalExec": named(`{"signal":"SIGTERM"}`), "writeExecStdin": named(`{"data":"x"}`),
 
 		"readFile": file, "writeFile": {query: "path=/f", body: "x"}, "changeFile": {query: "path=/f", body: `{"mode":"0600"}`}, "removeFile": file,
-		"checksumFile": file, "linkFile": named(`{"path":"/l","target":"/f"}`), "listFiles": file, "makeDirectory": named(`{"path":"/d"}`),
+		"getPartialFile": own, "deletePartialFile": own, "checksumFile": file, "linkFile": named(`{"path":"/l","target":"/f"}`), "listFiles": file, "makeDirectory": named(`{"path":"/d"}`),
 		"moveFile": named(`{"from":"/a","to":"/b"}`), "statFile": file, "watchFiles": file, "readArchive": file, "writeArchive": {query: "path=/d", body: "x"}, "signFile": named(`{"path":"/f"}`),
 	}
 }
@@ -228,7 +228,7 @@ func (a *apart) ask(key string, op api.Route, r route, sandbox, ref string) (int
 	if strings.Contains(op.Path, "{exec}") && sandbox != "" { // of a sandbox of the caller's own
 		path = strings.Replace(op.Path, "{id}", sandbox, 1)
 	}
-	path = strings.Replace(path, "{tag}", "stable", 1)
+	path = strings.NewReplacer("{tag}", "stable", "{partial}", "p").Replace(path)
 	path = strings.Replace(path, "{exec}", map[bool]string{true: ref, false: theirs["exec"][0]}[sandbox != ""], 1)
 	query, body := strings.ReplaceAll(r.query, "REF", ref), strings.ReplaceAll(r.body, "REF", ref)
 	ctx, cancel := context.WithTimeout(a.Context(), 5*time.Second)

@@ -91,6 +91,18 @@ func (f Files) Write(ctx context.Context, path string, r io.Reader, o WriteOptio
 	if err != nil {
 		return FileInfo{}, err
 	}
+	q := writeQuery(path, o)
+	if r == nil {
+		r = http.NoBody
+	}
+	var out FileInfo
+	return out, f.c.do(ctx, call{
+		method: http.MethodPut, path: p, query: q, body: r,
+		header: http.Header{"Content-Type": {"application/octet-stream"}},
+	}, &out)
+}
+
+func writeQuery(path string, o WriteOptions) url.Values {
 	q := pathQuery(path)
 	if o.Mode != 0 {
 		q.Set("mode", octal(o.Mode))
@@ -104,14 +116,7 @@ func (f Files) Write(ctx context.Context, path string, r io.Reader, o WriteOptio
 	if o.Append {
 		q.Set("append", "true")
 	}
-	if r == nil {
-		r = http.NoBody
-	}
-	var out FileInfo
-	return out, f.c.do(ctx, call{
-		method: http.MethodPut, path: p, query: q, body: r,
-		header: http.Header{"Content-Type": {"application/octet-stream"}},
-	}, &out)
+	return q
 }
 
 // Stat describes a file; a symbolic link itself, not what it points to.

@@ -63,6 +63,7 @@ func TestSandboxes(t *testing.T) {
 		{"archives stay inside", testArchiveStaysInside},
 		{"byte-exact writes", testByteExact},
 		{"a download of a file that changes", testChangedDownload},
+		{"transfers go on when the server is killed", testTransfersResume},
 		{"metadata kept through every state", testMetadataKept},
 		{"planted links", testPlantedLinks},
 		{"a watch tells each kind of change", testWatchKinds},
