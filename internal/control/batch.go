@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"runtime"
 	"strconv"
 	"sync"
 
@@ -34,13 +33,10 @@ type batches struct {
 	once *once
 	// create creates one, under a route of its own if its call has a key.
 	create func(ctx context.Context, p Principal, route string, spec core.SandboxSpec) (core.Sandbox, error)
-	// room bounds how many are created at once for all batches. Who waits longest is first, and of each batch only a few wait: none
-	// makes another one wait for its end.
-	room chan struct{}
 }
 
 func newBatches(d *deps, o *once, create func(context.Context, Principal, string, core.SandboxSpec) (core.Sandbox, error)) *batches {
-	return &batches{deps: d, once: o, create: create, room: make(chan struct{}, max(4, 2*runtime.GOMAXPROCS(0)))}
+	return &batches{deps: d, once: o, create: create}
 }
 
 // CreateSandboxes creates many sandboxes, some at a time, and tells of each as soon as it runs or has failed, one by one. Each is made
@@ -70,14 +66,15 @@ func (b *batches) CreateSandboxes(ctx context.Context, p Principal, batch Batch,
 	return b.run(ctx, p, batch, tell)
 }
 
-// run has some workers create what there is, in its order.
+// run has some workers create what there is, in its order. Of each batch only a few wait at the gate: none makes another one, or a single
+// create, wait for its end.
 func (b *batches) run(ctx context.Context, p Principal, batch Batch, tell func(BatchResult) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	next, results := make(chan int), make(chan BatchResult)
 	failed := make(chan struct{})
 	var workers sync.WaitGroup
-	for range min(cap(b.room), len(batch.Specs)) {
+	for range min(cap(b.gate.places), len(batch.Specs)) {
 		workers.Go(func() {
 			for i := range next {
 				results <- b.one(ctx, p, batch, i, failed)
@@ -118,8 +115,8 @@ func (b *batches) run(ctx context.Context, p Principal, batch Batch, tell func(B
 func (b *batches) one(ctx context.Context, p Principal, batch Batch, i int, failed <-chan struct{}) BatchResult {
 	r := BatchResult{Index: i}
 	select {
-	case b.room <- struct{}{}:
-		defer func() { <-b.room }()
+	case b.gate.places <- struct{}{}:
+		defer func() { <-b.gate.places }()
 	case <-failed:
 	case <-ctx.Done():
 	}
@@ -136,6 +133,6 @@ func (b *batches) one(ctx context.Context, p Principal, batch Batch, i int, fail
 	if batch.Once != nil {
 		spec.Once = &core.Once{Key: batch.Once.Key, Digest: batch.Once.Digest}
 	}
-	r.Sandbox, r.Err = b.create(ctx, p, "batch, number "+strconv.Itoa(i), spec)
+	r.Sandbox, r.Err = b.create(context.WithValue(ctx, placed{}, true), p, "batch, number "+strconv.Itoa(i), spec)
 	return r
 }

@@ -47,7 +47,7 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 	}
 	s.waiters.wake(p.Tenant)
 	if err = failpoint.Hit(failpoint.ControlCreateRecorded); err == nil {
-		err = s.node.Create(cmd, nodeSpec(sb, tmpl))
+		err = s.makeInTurn(cmd, nodeSpec(sb, tmpl))
 	}
 	if err == nil {
 		err = failpoint.Hit(failpoint.ControlCreateNodeDone)
@@ -69,6 +69,16 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 		s.activity.reload(ctx, sb.ID)
 	}
 	return sb, failpoint.Hit(failpoint.ControlCreateCommitted)
+}
+
+// makeInTurn has the node make a sandbox when there is a place for it.
+func (d *deps) makeInTurn(ctx context.Context, spec core.NodeSpec) error {
+	leave, err := d.gate.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return d.node.Create(ctx, spec)
 }
 
 func newSandbox(p Principal, spec core.SandboxSpec, tmpl core.Template, node core.NodeID, now time.Time) core.Sandbox {

@@ -104,6 +104,7 @@ type deps struct {
 	limits Limits
 	quotas *quotas
 	live   *live
+	gate   *gate
 }
 
 // New returns the use cases. Nothing happens before Start.
@@ -122,7 +123,7 @@ func New(cfg Config) *Service {
 		commands: newCommands(), waiters: newWaiters(), tasks: newTasks(),
 		activity: newActivity(cfg.Store, cfg.Clock, cfg.Logger),
 		limits:   cfg.Limits, quotas: &quotas{defaults: cfg.Limits.Quota, clock: cfg.Clock},
-		live: newLive(cfg.Store, cfg.Clock),
+		live: newLive(cfg.Store, cfg.Clock), gate: newGate(),
 	}
 	s := &Service{deps: d, finder: &finder{d}, keys: &keys{deps: d, lastUsed: map[core.KeyID]time.Time{}}, operations: newOperations(d), nodeID: cfg.NodeID}
 	s.files = &files{s.finder}
@@ -229,15 +230,9 @@ func (s *Service) Capacity(ctx context.Context, p Principal) (core.NodeCapacity,
 }
 
 // CountSandboxes tells how many sandboxes of all tenants are in each state; deleted ones are not counted.
-func (s *Service) CountSandboxes(ctx context.Context) (map[core.State]int, error) {
-	count := map[core.State]int{}
-	err := s.store.View(ctx, func(r store.Reader) error {
-		all, err := r.AllSandboxes()
-		for _, sb := range all {
-			if sb.State != core.StateDeleted {
-				count[sb.State]++
-			}
-		}
+func (s *Service) CountSandboxes(ctx context.Context) (count map[core.State]int, err error) {
+	err = s.store.View(ctx, func(r store.Reader) error {
+		count, err = r.CountSandboxes()
 		return err
 	})
 	return count, err

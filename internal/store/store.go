@@ -99,6 +99,8 @@ type Reader interface {
 	// AllSandboxes returns every sandbox of every tenant that is not deleted, or is deleted with its delete operation still
 	// under way. It is for the reconcile loop.
 	AllSandboxes() ([]core.Sandbox, error)
+	// CountSandboxes counts the sandboxes of every tenant that are not deleted, by state.
+	CountSandboxes() (map[core.State]int, error)
 	// NextExpiry returns the earliest ExpiresAt of the sandboxes that are not deleted; ok is false if none has one.
 	NextExpiry() (at time.Time, ok bool, err error)
 	// Expired returns the sandboxes, not deleted, whose ExpiresAt is not after now.

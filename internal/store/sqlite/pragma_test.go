@@ -116,8 +116,9 @@ func TestIndexes(t *testing.T) {
 		"SELECT id FROM sandbox WHERE tenant = 'a' AND state <> 'deleted' ORDER BY created_at ASC, id ASC LIMIT 9":               "sandbox_by_tenant",
 		"SELECT seq FROM event WHERE tenant = 'a' AND seq > 1 AND sandbox = 'b' AND sandbox <> '' ORDER BY seq LIMIT 9":          "event_by_sandbox",
 		"SELECT id FROM operation WHERE tenant = 'a' AND (created_at, id) < (1, 'a') ORDER BY created_at DESC, id DESC LIMIT 9":  "operation_by_tenant",
-		"SELECT id FROM operation WHERE unsettled ORDER BY created_at, id":                                               "operation_unsettled",
+		"SELECT id FROM operation WHERE unsettled ORDER BY created_at, id":                                                       "operation_unsettled",
 		"SELECT id FROM operation WHERE tenant = 'a' AND state <> 'running' ORDER BY ended_at DESC, id DESC LIMIT -1 OFFSET 9":   "operation_ended",
+		countSandboxes: "sandbox_held; USE TEMP B-TREE FOR GROUP BY",
 		"SELECT id FROM api_key WHERE hash = 'a'": "sqlite_autoindex_api_key_2",
 	} {
 		err := s.View(t.Context(), func(r store.Reader) error {

@@ -114,6 +114,20 @@ func (r *reader) AllSandboxes() ([]core.Sandbox, error) {
 	return many(r, scanSandbox, selectSandbox+"WHERE state <> 'deleted' OR operation <> '' ORDER BY created_at, id")
 }
 
+const countSandboxes = "SELECT state, count(*) FROM sandbox WHERE state <> 'deleted' GROUP BY state"
+
+// CountSandboxes counts what is not deleted, by state.
+func (r *reader) CountSandboxes() (map[core.State]int, error) {
+	count := map[core.State]int{}
+	_, err := many(r, func(r row) (s core.State, err error) {
+		var n int
+		err = r.Scan(&s, &n)
+		count[s] = n
+		return s, err
+	}, countSandboxes)
+	return count, err
+}
+
 // NextExpiry returns the earliest deadline of a sandbox that is not deleted.
 func (r *reader) NextExpiry() (at time.Time, ok bool, err error) {
 	at, err = one(r, "", func(r row) (t time.Time, err error) {

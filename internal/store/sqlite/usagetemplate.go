@@ -20,7 +20,7 @@ func (w *writer) MeterTemplates(tenant core.TenantID, at time.Time) error {
 	if tenant == "" || at.IsZero() {
 		return core.Errorf(core.CodeInvalid, "templates are metered for a tenant and from a time on")
 	}
-	if err := w.foldTemplates(tenant, millis(at)); err != nil {
+	if err := foldTemplates(w, tenant, millis(at)); err != nil {
 		return err
 	}
 	_, err := w.change("set what templates keep", `INSERT INTO template_meter (tenant, since, bytes) VALUES (?2, ?1,
@@ -40,7 +40,7 @@ func (w *writer) RollTemplates(at time.Time) error {
 		return err
 	}
 	for _, t := range tenants {
-		if err := w.foldTemplates(t, millis(at)); err != nil {
+		if err := foldTemplates(w, t, millis(at)); err != nil {
 			return err
 		}
 		if _, err := w.change("count templates", "UPDATE template_meter SET since = "+goOn+" WHERE tenant = ?2", millis(at), t); err != nil {
@@ -51,7 +51,7 @@ func (w *writer) RollTemplates(at time.Time) error {
 }
 
 // foldTemplates adds what a tenant's templates have kept until a moment to its rows. The meter still says since when.
-func (w *writer) foldTemplates(tenant core.TenantID, until int64) error {
+func foldTemplates(w *writer, tenant core.TenantID, until int64) error {
 	_, err := w.change("count templates", `WITH days (d) AS (
 			SELECT max(since, :now - :most * 86400000) / 86400000 FROM template_meter WHERE tenant = :tenant AND since < :now
 			UNION ALL SELECT d + 1 FROM days WHERE (d + 1) * 86400000 < :now)

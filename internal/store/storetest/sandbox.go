@@ -181,6 +181,11 @@ func testForget(t *testing.T, open Open) {
 		if got := len(all); got != 2 {
 			t.Fatalf("the reconcile loop sees %d sandboxes, want the live one and the one being deleted", got)
 		}
+		count, err := r.CountSandboxes()
+		if err != nil {
+			return err
+		}
+		wantSame(t, count, map[core.State]int{live.State: 1})
 		got, err := r.SandboxByID(old.ID)
 		wantSame(t, got, old)
 		return err
