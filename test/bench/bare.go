@@ -34,6 +34,8 @@ type bare struct {
 	runtime *gvisor.Driver
 	runDir  string
 	library libraryTimes
+	// noTemplate says that open makes none.
+	noTemplate bool
 }
 
 var bareTemplate = disk.Ref{Kind: disk.KindTemplate, ID: "bare"}
@@ -61,7 +63,7 @@ func (b *bare) open(ctx context.Context) (err error) {
 		StateDir: filepath.Join(b.dir, "runtime"), BinDir: filepath.Join(b.dir, "bin"), CgroupParent: bareCgroup,
 		DialSlot: b.network.Dial, Logger: slog.New(&b.library),
 	})
-	if err != nil {
+	if err != nil || b.noTemplate {
 		return err
 	}
 	path, err := b.disk.Create(ctx, bareTemplate)

@@ -11,18 +11,24 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
 
+	"shoal/internal/core"
 	"shoal/internal/disk"
 	"shoal/internal/image/layer"
 	"shoal/internal/image/oci"
 	"shoal/internal/runtime/gvisor"
+	shoal "shoal/sdk/go"
 )
 
 // The image that is imported: half of it large files and half small ones, half of the bytes random and half text.
@@ -35,8 +41,12 @@ const (
 	importFiles = 1_000_000
 )
 
-// measureImport imports an image of 1 GiB and unpacks the same layer with tar, in turns and into the same pool.
-func measureImport(ctx context.Context, n int, _ *server, b *bare, r *report) error {
+// stepImport is the name of the step.
+const stepImport = "import"
+
+// measureImport imports an image of 1 GiB and unpacks the same layer with tar, in turns and into pools of the same kind: the unpacker alone, and
+// the whole way from a registry on loopback to a template that is ready.
+func measureImport(ctx context.Context, n int, srv *server, b *bare, r *report) error {
 	dir := filepath.Join(b.dir, "image")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -52,8 +62,12 @@ func measureImport(ctx context.Context, n int, _ *server, b *bare, r *report) er
 		}
 		ours := r.series("import of 1 GiB, "+form.name, "MB/s")
 		theirs := r.series("tar x of the same, "+form.name, "MB/s")
-		for i := range min(n, importRuns) {
-			if err := b.unpackInto(ctx, fmt.Sprintf("import-%d", i), ours, func(dir string) error {
+		whole := r.series("template import of 1 GiB, "+form.name, "MB/s")
+		for range min(n, importRuns) {
+			if err := srv.importFrom(ctx, layout, whole); err != nil {
+				return err
+			}
+			if err := b.unpackInto(ctx, ours, func(dir string) error {
 				_, err := oci.Import(ctx, oci.Config{
 					Layout: layout, Dir: dir, OwnerUID: gvisor.DefaultOwnerUID, Limits: layer.Limits{Bytes: 4 * imageBytes, Entries: importFiles},
 				})
@@ -61,7 +75,7 @@ func measureImport(ctx context.Context, n int, _ *server, b *bare, r *report) er
 			}); err != nil {
 				return err
 			}
-			if err := b.unpackInto(ctx, fmt.Sprintf("tar-%d", i), theirs, func(dir string) error {
+			if err := b.unpackInto(ctx, theirs, func(dir string) error {
 				return exec.CommandContext(ctx, "tar", form.tarFlag, blob, "-C", dir).Run()
 			}); err != nil {
 				return err
@@ -69,14 +83,69 @@ func measureImport(ctx context.Context, n int, _ *server, b *bare, r *report) er
 		}
 		ours.finish()
 		theirs.finish()
+		whole.finish()
 		r.goal(theirs.Name+" ÷ ("+ours.Name+")", theirs.P50/ours.P50, importLimit, "×")
+		r.goal(theirs.Name+" ÷ ("+whole.Name+")", theirs.P50/whole.P50, importLimit, "×")
 	}
 	return nil
 }
 
+// importFrom measures how long the server takes to make a template of an image in a registry, and removes it.
+func (s *server) importFrom(ctx context.Context, layout string, into *series) (err error) {
+	registry := httptest.NewServer(layoutRegistry(layout))
+	defer registry.Close()
+	begun := time.Now()
+	op, err := s.client.Templates().Create(ctx, shoal.CreateTemplateRequest{Name: "imported", FromImage: registry.Listener.Addr().String() + "/image"})
+	if err == nil {
+		op, err = s.client.Operations().Wait(ctx, op.ID)
+	}
+	if err == nil {
+		err = shoal.OperationFailure(op)
+	}
+	if err != nil {
+		return fmt.Errorf("import by reference: %w", err)
+	}
+	into.add(float64(imageBytes) / 1e6 / time.Since(begun).Seconds())
+	return s.client.Templates().Delete(ctx, "imported")
+}
+
+// layoutRegistry gives out the image of an OCI layout, whatever repository it is asked for.
+func layoutRegistry(layout string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		digest := ""
+		switch dir, name := path.Split(req.URL.Path); {
+		case req.URL.Path == "/v2/":
+			return
+		case strings.HasSuffix(dir, "/blobs/"):
+			digest = name
+		case strings.HasSuffix(dir, "/manifests/"):
+			var index struct {
+				Manifests []struct{ Digest, MediaType string }
+			}
+			data, err := os.ReadFile(filepath.Join(layout, "index.json"))
+			if err == nil {
+				err = json.Unmarshal(data, &index)
+			}
+			if err != nil || len(index.Manifests) != 1 {
+				http.Error(w, "no image", http.StatusInternalServerError)
+				return
+			}
+			digest = index.Manifests[0].Digest
+			w.Header().Set("Content-Type", index.Manifests[0].MediaType)
+			w.Header().Set("Docker-Content-Digest", digest)
+		}
+		hex, ok := strings.CutPrefix(digest, "sha256:")
+		if !ok {
+			http.NotFound(w, req)
+			return
+		}
+		http.ServeFile(w, req, filepath.Join(layout, "blobs", "sha256", filepath.Base(hex)))
+	})
+}
+
 // unpackInto measures what fills a new tree of the pool, and removes the tree.
-func (b *bare) unpackInto(ctx context.Context, name string, s *series, fill func(dir string) error) (err error) {
-	ref := disk.Ref{Kind: disk.KindTemplate, ID: name}
+func (b *bare) unpackInto(ctx context.Context, s *series, fill func(dir string) error) (err error) {
+	ref := disk.Ref{Kind: disk.KindTemplate, ID: core.NewID()}
 	dir, err := b.disk.Create(ctx, ref)
 	if err != nil {
 		return err
@@ -84,7 +153,7 @@ func (b *bare) unpackInto(ctx context.Context, name string, s *series, fill func
 	defer func() { err = errors.Join(err, b.disk.Delete(context.WithoutCancel(ctx), ref)) }()
 	begun := time.Now()
 	if err := fill(dir); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", s.Name, err)
 	}
 	s.add(float64(imageBytes) / 1e6 / time.Since(begun).Seconds())
 	return nil

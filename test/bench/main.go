@@ -63,6 +63,9 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	srv := &server{bin: o.bin, dir: filepath.Join(work, "server")}
 	bare := &bare{dir: filepath.Join(work, "bare")}
+	if o.only == stepImport { // which brings its own
+		srv.templates, bare.noTemplate = noTemplates, true
+	}
 	defer func() {
 		clean := errors.Join(srv.remove(), bare.remove())
 		if clean == nil {
@@ -74,7 +77,9 @@ func run(ctx context.Context, o options) (err error) {
 	if err := os.Chmod(work, 0o711); err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "building the template twice: for the server and for the bare calls")
+	if !bare.noTemplate {
+		fmt.Fprintln(os.Stderr, "building the template twice: for the server and for the bare calls")
+	}
 	if err := srv.start(ctx); err != nil {
 		return fmt.Errorf("start the server: %w", err)
 	}

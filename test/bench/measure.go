@@ -32,7 +32,7 @@ func measureAll(ctx context.Context, o options, srv *server, b *bare, r *report)
 		{"burst", measureBurst},
 		{"records", measureRecords},
 		{"neighbours", measureNeighbours},
-		{"import", measureImport},
+		{stepImport, measureImport},
 	} {
 		if o.only != step.name && (o.only != "" || step.name == "neighbours") { // which takes minutes: only when asked for
 			continue

@@ -65,7 +65,9 @@ func (s *server) environ() []string {
 	if templates == noTemplates {
 		templates = ""
 	}
-	return append(os.Environ(), "SHOAL_TEMPLATES_BOOTSTRAP="+templates, "SHOAL_RUNTIME_CGROUP_PARENT="+cmp.Or(s.cgroup, serverCgroup))
+	return append(os.Environ(), "SHOAL_TEMPLATES_BOOTSTRAP="+templates, "SHOAL_RUNTIME_CGROUP_PARENT="+cmp.Or(s.cgroup, serverCgroup),
+		// The registry that images are imported from is on loopback, without TLS.
+		"SHOAL_OUTBOUND_ALLOW=127.0.0.0/8", "SHOAL_TEMPLATES_HTTP_REGISTRIES=127.0.0.1")
 }
 
 func (s *server) wait(ctx context.Context) error {
