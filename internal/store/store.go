@@ -89,8 +89,8 @@ type ExecKey struct {
 	Tag string
 }
 
-// Reader reads records. A record that is not there, or belongs to another tenant, is not_found.
-type Reader interface {
+// SandboxReader reads sandboxes.
+type SandboxReader interface {
 	// Sandbox finds a sandbox that isn't deleted, by id or by name, of one tenant.
 	Sandbox(tenant core.TenantID, idOrName string) (core.Sandbox, error)
 	// SandboxByID finds a sandbox of any tenant, deleted ones too. It is for the reconcile loop, never for a caller.
@@ -105,7 +105,11 @@ type Reader interface {
 	NextExpiry() (at time.Time, ok bool, err error)
 	// Expired returns the sandboxes, not deleted, whose ExpiresAt is not after now.
 	Expired(now time.Time) ([]core.Sandbox, error)
+}
 
+// Reader reads records. A record that is not there, or belongs to another tenant, is not_found.
+type Reader interface {
+	SandboxReader
 	TemplateReader
 	ExecReader
 	OperationReader

@@ -100,7 +100,7 @@ func (r *reader) Usage(q store.UsageQuery, page store.Page) (list []core.UsageRo
 		s.and("sandbox = :sandbox", sql.Named("sandbox", q.Sandbox))
 	}
 	begin := core.UsageRow{Tenant: core.TenantID(after.Tenant), Sandbox: core.SandboxID(after.ID), Label: after.Name, Day: core.Day(after.Number)}
-	end, more, err := r.usageBound(q, &s, begin, ok, page.Limit)
+	end, more, err := usageBound(r, q, &s, begin, ok, page.Limit)
 	if err != nil {
 		return nil, "", err
 	}
@@ -126,7 +126,7 @@ func (r *reader) Usage(q store.UsageQuery, page store.Page) (list []core.UsageRo
 
 // usageBound bounds a page of many sandboxes to so many of them: without it all would be summed up for every page. It returns
 // what comes at the end of a page that is not filled, and whether there is more behind it.
-func (r *reader) usageBound(q store.UsageQuery, s *usageSelect, begin core.UsageRow, ok bool, limit int) (end core.UsageRow, more bool, err error) {
+func usageBound(r *reader, q store.UsageQuery, s *usageSelect, begin core.UsageRow, ok bool, limit int) (end core.UsageRow, more bool, err error) {
 	if !q.BySandbox || q.Sandbox != "" {
 		return end, false, nil
 	}
