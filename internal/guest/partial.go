@@ -165,15 +165,7 @@ func (t *partials) receive(c *session, p *partial) (done bool, err error) {
 		if end || err != nil {
 			return false, err
 		}
-		n, err := 0, conflict("offset", "this file has come whole")
-		if p.file == nil {
-			n, err = p.w.f.WriteAt(b, p.size)
-			_, _ = p.sum.Write(b[:n]) // a hash takes everything
-			t.mu.Lock()
-			p.size += int64(n)
-			t.mu.Unlock()
-		}
-		if err != nil {
+		if err := t.write(p, b); err != nil {
 			// The error goes out now, and the rest of the data is thrown away so that the connection can be kept.
 			if err := c.send(wire.FrameError, wire.FaultOf(fileError(err, "path", string(p.q.Path)))); err != nil {
 				return true, broken(err)
@@ -181,6 +173,19 @@ func (t *partials) receive(c *session, p *partial) (done bool, err error) {
 			return true, c.discard()
 		}
 	}
+}
+
+// write adds bytes to a file.
+func (t *partials) write(p *partial, b []byte) error {
+	if p.file != nil {
+		return conflict("offset", "this file has come whole")
+	}
+	n, err := p.w.f.WriteAt(b, p.size)
+	_, _ = p.sum.Write(b[:n]) // a hash takes everything
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p.size += int64(n)
+	return err
 }
 
 // finish puts the file in its place. One that has come already stays as it is.

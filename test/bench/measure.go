@@ -30,6 +30,7 @@ func measureAll(ctx context.Context, o options, srv *server, b *bare, r *report)
 		{"idle", measureIdle},
 		{"many", measureMany},
 		{"burst", measureBurst},
+		{"files", measureFiles},
 		{"records", measureRecords},
 		{"neighbours", measureNeighbours},
 		{stepImport, measureImport},

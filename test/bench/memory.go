@@ -32,21 +32,28 @@ func proportionalMemory(id core.SandboxID) (int64, error) {
 	}
 	var sum int64
 	for _, pid := range strings.Fields(string(pids)) {
-		text, err := os.ReadFile(filepath.Join("/proc", pid, "smaps_rollup"))
+		one, err := processMemory(pid)
 		if err != nil {
 			return 0, err
 		}
-		for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-			rest, ok := strings.CutPrefix(lines.Text(), "Pss:")
-			if !ok {
-				continue
-			}
-			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
-			if err != nil {
-				return 0, err
-			}
-			sum += kib << 10
-		}
+		sum += one
 	}
 	return sum, nil
+}
+
+// processMemory is the proportional set size of one process.
+func processMemory(pid string) (int64, error) {
+	text, err := os.ReadFile(filepath.Join("/proc", pid, "smaps_rollup"))
+	if err != nil {
+		return 0, err
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		rest, ok := strings.CutPrefix(lines.Text(), "Pss:")
+		if !ok {
+			continue
+		}
+		kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
+		return kib << 10, err
+	}
+	return 0, fmt.Errorf("process %s says nothing of its memory", pid)
 }
