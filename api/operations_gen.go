@@ -3,7 +3,7 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "847189f4ab82b86f19dfa2c763caf8979be5e0541076e0db9f756fc42fb97a04"
+const DocumentDigest = "166ec7f388d51b0463d6750f007e81cd41ada300c20bb9c68d227ce1e1fa346f"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
 const TypesDigest = "55ade18bdb89e2f6fb7f7cd8e523d277e2d983f4c5bd11fef1b9115e6769a7cd"

@@ -18,8 +18,11 @@ type Vault interface {
 	Open(sealed []byte, bind string) ([]byte, error)
 }
 
-// maxRegistryLogins bounds how many logins a tenant keeps.
-const maxRegistryLogins = 100
+// maxRegistryLogins bounds how many logins a tenant keeps, and maxKeptPassword each of them: all of them are one page of the store.
+const (
+	maxRegistryLogins = 100
+	maxKeptPassword   = 16 << 10
+)
 
 // registryLogins keeps tenants' logins for registries, and finds them for their imports. Its exported methods are Service's. No method but
 // finder gives a password out, and that only to the import that needs it.
@@ -76,8 +79,8 @@ func checkLogin(username string, password core.Secret) error {
 	switch {
 	case password == "":
 		return core.Invalid("password", "a login has a password; without a username it is a token")
-	case len(username) > maxUserBytes || len(password) > maxCredential:
-		return core.Invalid("password", "a username has at most %d bytes, a password %d", maxUserBytes, maxCredential)
+	case len(username) > maxUserBytes || len(password) > maxKeptPassword:
+		return core.Invalid("password", "a username has at most %d bytes, a password %d", maxUserBytes, maxKeptPassword)
 	case strings.ContainsAny(username, ":\r\n\x00") || !utf8.ValidString(username):
 		return core.Invalid("username", "a username has no colon and no line break")
 	case strings.ContainsAny(password.Reveal(), "\r\n\x00"):
@@ -94,8 +97,8 @@ func roomForLogin(r store.Reader, tenant core.TenantID, host string) error {
 	if _, err := r.RegistryLogin(tenant, host); !core.IsCode(err, core.CodeNotFound) {
 		return err
 	}
-	n, err := r.CountRegistryLogins(tenant)
-	if err == nil && n >= maxRegistryLogins {
+	list, _, err := r.ListRegistryLogins(tenant, store.Page{Limit: maxRegistryLogins})
+	if err == nil && len(list) >= maxRegistryLogins {
 		err = &core.Error{Code: core.CodeQuota, Message: "the tenant keeps logins for 100 registries, and no tenant keeps more: delete one first"}
 	}
 	return err

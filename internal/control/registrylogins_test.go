@@ -225,11 +225,12 @@ func TestRegistryLoginRefuses(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t)
 	for field, change := range map[string]func(*core.RegistryLoginSpec){
-		"host":      func(s *core.RegistryLoginSpec) { s.Host = "https://private.example" },
-		"password":  func(s *core.RegistryLoginSpec) { s.Password = "" },
-		"password ": func(s *core.RegistryLoginSpec) { s.Password = "a\r\nb" },
-		"username":  func(s *core.RegistryLoginSpec) { s.Username = "a:b" },
-		"username ": func(s *core.RegistryLoginSpec) { s.Username = "\xff" },
+		"host":       func(s *core.RegistryLoginSpec) { s.Host = "https://private.example" },
+		"password":   func(s *core.RegistryLoginSpec) { s.Password = "" },
+		"password ":  func(s *core.RegistryLoginSpec) { s.Password = "a\r\nb" },
+		"password  ": func(s *core.RegistryLoginSpec) { s.Password = core.Secret(strings.Repeat("x", 16<<10+1)) },
+		"username":   func(s *core.RegistryLoginSpec) { s.Username = "a:b" },
+		"username ":  func(s *core.RegistryLoginSpec) { s.Username = "\xff" },
 	} {
 		spec := ciLogin()
 		change(&spec)
@@ -240,7 +241,7 @@ func TestRegistryLoginRefuses(t *testing.T) {
 	}
 	for i := range 100 {
 		spec := ciLogin()
-		spec.Host = fmt.Sprintf("r%d.example", i)
+		spec.Host, spec.Password = fmt.Sprintf("r%d.example", i), core.Secret(strings.Repeat("x", 16<<10))
 		if _, err := g.svc.PutRegistryLogin(t.Context(), alice, spec); err != nil {
 			t.Fatal(err)
 		}

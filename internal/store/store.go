@@ -174,7 +174,6 @@ type RegistryLoginReader interface {
 	RegistryLogin(tenant core.TenantID, host string) (core.RegistryLogin, error)
 	// ListRegistryLogins returns a page of a tenant's logins, by host.
 	ListRegistryLogins(tenant core.TenantID, page Page) (list []core.RegistryLogin, next string, err error)
-	CountRegistryLogins(tenant core.TenantID) (int, error)
 }
 
 // RegistryLoginWriter writes the logins that tenants keep for registries.

@@ -40,12 +40,6 @@ func (r *reader) ListRegistryLogins(tenant core.TenantID, page store.Page) (list
 	return list, position{Kind: "registry logins", ID: list[len(list)-1].Host}.String(), nil
 }
 
-// CountRegistryLogins counts a tenant's logins.
-func (r *reader) CountRegistryLogins(tenant core.TenantID) (int, error) {
-	n, err := one(r, "", scanNumber, "SELECT count(*) FROM registry_login WHERE tenant = ?", tenant)
-	return int(n), err
-}
-
 // PutRegistryLogin inserts a login, or replaces all of it but its CreatedAt.
 func (w *writer) PutRegistryLogin(l core.RegistryLogin) error {
 	if l.Tenant == "" || l.Host == "" || len(l.Sealed) == 0 {
