@@ -13,7 +13,7 @@ import (
 )
 
 // registryPassword is the environment variable that may have the password of a registry.
-const registryPassword = "SHOAL_REGISTRY_PASSWORD"
+const registryPassword = "SHOAL_REGISTRY_PASSWORD" //nolint:gosec // It is its name.
 
 func registryCommand(a *app) *cobra.Command {
 	c := &cobra.Command{

@@ -38,13 +38,10 @@ func TestReferenceFaults(t *testing.T) {
 				if err == nil && action == "error" {
 					op, err = e.Client.Operations().Wait(ctx(t), op.ID)
 				}
-				if err != nil && action == "error" {
-					t.Fatal(err)
-				}
 				if action == "kill" {
 					e.WaitExit()
-				} else {
-					e.Stop()
+				} else if e.Stop(); err != nil || op.State != shoal.OperationFailed {
+					t.Fatalf("%+v, %v", op, err)
 				}
 				e.Restart(opts)
 				op = e.onlyOperation(t)
