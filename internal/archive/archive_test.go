@@ -262,7 +262,7 @@ func TestHolesByReading(t *testing.T) {
 	defer func() { _ = f.Close() }()
 	var st unix.Stat_t
 	must(t, unix.Stat(name, &st))
-	told, err := seekData(f, st.Size)
+	told, err := seekData(t.Context(), f, st.Size)
 	must(t, err)
 	st.Blocks = (st.Size + 511) / 512
 	found, err := data(t.Context(), f, &st)
@@ -279,6 +279,44 @@ func TestHolesByReading(t *testing.T) {
 	st.Blocks = (st.Size + 511) / 512
 	if list, err := data(t.Context(), g, &st); list != nil || err != nil {
 		t.Errorf("a file without zeros has holes: %v, %v", list, err)
+	}
+}
+
+// TestHolesWithoutEnd: zeros that cost an archive nothing keep nobody busy, in one file or in many.
+func TestHolesWithoutEnd(t *testing.T) {
+	sparse := func(sizes ...int64) []byte {
+		var b bytes.Buffer
+		p := &packer{w: &b}
+		for i, size := range sizes {
+			st := unix.Stat_t{Mode: unix.S_IFREG | 0o600, Size: size}
+			list := pad(fmt.Appendf(nil, "1\n%d\n0\n", size))
+			f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+			must(t, err)
+			must(t, p.sparseHeader(f, fmt.Sprintf("f%d", i), &st, int64(len(list))))
+			must(t, f.Close())
+			b.Write(list)
+		}
+		return append(b.Bytes(), make([]byte, 2*block)...)
+	}
+	for name, tt := range map[string]struct {
+		archive []byte
+		whole   bool
+	}{"small": {sparse(1<<20, 64<<20), true}, "huge": {sparse(1 << 62), false}, "many": {sparse(64<<20, maxSparse-64<<20+1), false}} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Unpack(t.Context(), bytes.NewReader(tt.archive), t.TempDir(), ours)
+			if tt.whole && err != nil || !tt.whole && (!core.IsCode(err, core.CodeInvalid) || !strings.Contains(err.Error(), "with holes")) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	must(t, err)
+	defer func() { _ = f.Close() }()
+	must(t, f.Truncate(1<<30))
+	if _, err := seekData(gone, f, 1<<30); !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody waits any more: %v", err)
 	}
 }
 

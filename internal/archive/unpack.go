@@ -73,6 +73,8 @@ type unpacker struct {
 	places  places
 	later   later
 	buf     []byte
+	// sparse is what the files with holes come to, so far.
+	sparse int64
 }
 
 func (u *unpacker) run() error {
@@ -305,6 +307,13 @@ func (u *unpacker) small(at place, h *tar.Header) error {
 // fill writes a file's content. Holes of the archive become holes.
 func (u *unpacker) fill(f *os.File, h *tar.Header) error {
 	sparse := h.Typeflag == tar.TypeGNUSparse || h.PAXRecords["GNU.sparse.realsize"] != "" || h.PAXRecords["GNU.sparse.size"] != ""
+	if sparse {
+		if h.Size > maxSparse-u.sparse {
+			return core.Invalid("archive", "the archive's files with holes come to more than %d GiB with %q: no archive of that many zeros is unpacked",
+				int64(maxSparse)>>30, h.Name)
+		}
+		u.sparse += h.Size
+	}
 	var at int64
 	for at < h.Size {
 		if err := u.ctx.Err(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -151,7 +152,7 @@ func (w *fileWatches) keep(k *keptWatch, list []core.FileEvent) error {
 		return errUnasked
 	}
 	for _, e := range list {
-		size := eventCost + len(e.Path) + len(e.To)
+		size := costOf(e)
 		if k.size+size > maxKeptEvents {
 			w.overflow(k)
 			continue
@@ -237,16 +238,28 @@ func (w *fileWatches) find(ctx context.Context, p Principal, ref, id string) (*k
 	return k, nil
 }
 
-// WatchEvents returns what has happened since it was last asked. The error comes once everything has been told: io.EOF after gone, or
-// why the watch broke off; the watch is forgotten then.
-func (w *fileWatches) WatchEvents(ctx context.Context, p Principal, ref, id string) ([]core.FileEvent, error) {
+// WatchEvents has tell be told what has happened since it last was; what it can't take, which its error says, is told again the next time.
+// The error of the watch itself comes once everything has been told: io.EOF after gone, or why it broke off; the watch is forgotten then.
+func (w *fileWatches) WatchEvents(ctx context.Context, p Principal, ref, id string, tell func([]core.FileEvent) error) error {
 	if err := p.may("WatchEvents"); err != nil {
-		return nil, err
+		return err
 	}
 	k, err := w.find(ctx, p, ref, id)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	list, err := w.take(k)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	if err = tell(list); err != nil {
+		w.putBack(k, list)
+	}
+	return err
+}
+
+// take takes what is kept, and says why there will be no more.
+func (w *fileWatches) take(k *keptWatch) ([]core.FileEvent, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k.asked = w.clock.Now()
@@ -258,6 +271,29 @@ func (w *fileWatches) WatchEvents(ctx context.Context, p Principal, ref, id stri
 	}
 	return list, nil
 }
+
+// putBack keeps again what was taken, before what has come since.
+func (w *fileWatches) putBack(k *keptWatch, list []core.FileEvent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.kept[k.id] != k {
+		return // It was ended meanwhile.
+	}
+	size := 0
+	for _, e := range list {
+		size += costOf(e)
+	}
+	if k.size+size > maxKeptEvents || w.size+size > maxKeptAll {
+		w.overflow(k)
+		return
+	}
+	k.events = slices.Concat(list, k.events)
+	k.size += size
+	w.size += size
+}
+
+// costOf is what an event is taken to cost.
+func costOf(e core.FileEvent) int { return eventCost + len(e.Path) + len(e.To) }
 
 // EndWatch ends a watch.
 func (w *fileWatches) EndWatch(ctx context.Context, p Principal, ref, id string) error {

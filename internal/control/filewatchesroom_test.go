@@ -80,7 +80,7 @@ func TestKeptWatchesOfOthers(t *testing.T) {
 			told.events <- core.FileEvent{Kind: core.FileWritten, Path: fmt.Sprintf("/d/%03000d", i)}
 		}
 		synctest.Wait()
-		list, err := w.svc.WatchEvents(w.t.Context(), alice, string(mine.ID), id)
+		list, err := w.events(alice, mine, id)
 		if err != nil || len(list) != 20 {
 			w.t.Errorf("%d events, %v", len(list), err)
 		}

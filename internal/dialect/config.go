@@ -61,7 +61,7 @@ type Sandboxes interface {
 // Watches are the use cases on what happens to files, for callers who come back for it.
 type Watches interface {
 	KeepWatch(ctx context.Context, p control.Principal, ref, path string, opts core.WatchOptions) (id string, err error)
-	WatchEvents(ctx context.Context, p control.Principal, ref, id string) ([]core.FileEvent, error)
+	WatchEvents(ctx context.Context, p control.Principal, ref, id string, tell func([]core.FileEvent) error) error
 	EndWatch(ctx context.Context, p control.Principal, ref, id string) error
 }
 

@@ -39,7 +39,7 @@ type Control interface {
 	WriteExecStdin(ctx context.Context, p control.Principal, ref string, id core.ExecID, data []byte, end bool) error
 	Files(ctx context.Context, p control.Principal, ref string) (core.Guest, error)
 	KeepWatch(ctx context.Context, p control.Principal, ref, path string, opts core.WatchOptions) (id string, err error)
-	WatchEvents(ctx context.Context, p control.Principal, ref, id string) ([]core.FileEvent, error)
+	WatchEvents(ctx context.Context, p control.Principal, ref, id string, tell func([]core.FileEvent) error) error
 	EndWatch(ctx context.Context, p control.Principal, ref, id string) error
 	Metrics(ctx context.Context, p control.Principal, ref string) (core.SandboxMetrics, error)
 }

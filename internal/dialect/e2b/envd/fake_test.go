@@ -246,7 +246,29 @@ func (f *fakeControl) WriteExecStdin(ctx context.Context, p control.Principal, r
 }
 
 func (f *fakeControl) Files(_ context.Context, p control.Principal, ref string) (core.Guest, error) {
-	return f.Client, f.must("Files", p, ref)
+	return failingFiles{f.Client, f}, f.must("Files", p, ref)
+}
+
+// failingFiles can be made to describe no file.
+type failingFiles struct {
+	*client.Client
+	control *fakeControl
+}
+
+func (f failingFiles) Walk(ctx context.Context, path string, opts core.WalkOptions) ([]core.FileInfo, bool, error) {
+	f.control.mu.Lock()
+	err := f.control.fail["Walk"]
+	f.control.mu.Unlock()
+	if err != nil {
+		return nil, false, err
+	}
+	return f.Client.Walk(ctx, path, opts)
+}
+
+func (f *fakeControl) failWalk(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail["Walk"] = err
 }
 
 func (f *fakeControl) Metrics(_ context.Context, p control.Principal, ref string) (core.SandboxMetrics, error) {

@@ -212,18 +212,22 @@ func (s *filesystem) watcherEvents(ctx context.Context, r *connect.Request[files
 	}
 	t := target(ctx)
 	watch, dir := watcherOf(f, r.Msg.GetWatcherId())
-	list, err := s.control.WatchEvents(ctx, t.Principal, t.ref(), watch)
+	var events []*filesystempb.FilesystemEvent
+	var said error
+	err = s.control.WatchEvents(ctx, t.Principal, t.ref(), watch, func(list []core.FileEvent) (err error) {
+		events, err = dir.events(ctx, list)
+		if errors.Is(err, errMissed) || errors.Is(err, errDirGone) {
+			said, err = err, nil
+		}
+		return err // the events are told again to who asks again
+	})
 	if errors.Is(err, io.EOF) {
 		return nil, errDirGone
 	}
-	if err != nil {
-		return nil, err
-	}
-	events, err := dir.events(ctx, list)
-	if errors.Is(err, errDirGone) && len(events) > 0 {
+	if errors.Is(said, errDirGone) && len(events) > 0 {
 		return events, nil // it is told when it is asked for the next time
 	}
-	return events, err
+	return events, errors.Join(err, said)
 }
 
 // RemoveWatcher ends a watcher.

@@ -59,21 +59,24 @@ func (f *fakeControl) KeepWatch(_ context.Context, p control.Principal, ref, pat
 	return id, nil
 }
 
-func (f *fakeControl) WatchEvents(_ context.Context, p control.Principal, ref, id string) ([]core.FileEvent, error) {
+func (f *fakeControl) WatchEvents(_ context.Context, p control.Principal, ref, id string, tell func([]core.FileEvent) error) error {
 	if err := f.must("WatchEvents", p, ref); err != nil {
-		return nil, err
+		return err
 	}
 	f.kept.mu.Lock()
 	defer f.kept.mu.Unlock()
 	list, ok := f.kept.events[id]
 	if !ok {
-		return nil, core.Errorf(core.CodeNotFound, "no such watch")
+		return core.Errorf(core.CodeNotFound, "no such watch")
 	}
-	f.kept.events[id] = nil
 	if len(list) == 0 {
-		return nil, f.kept.ended[id]
+		return f.kept.ended[id]
 	}
-	return list, nil
+	err := tell(list)
+	if err == nil {
+		f.kept.events[id] = nil
+	}
+	return err
 }
 
 func (f *fakeControl) EndWatch(_ context.Context, p control.Principal, ref, id string) error {
@@ -239,5 +242,32 @@ func TestWatchers(t *testing.T) {
 		if connect.CodeOf(err) != connect.CodeNotFound {
 			t.Errorf("ask %.30q: %v", id, err)
 		}
+	}
+}
+
+// TestWatcherTellsAgain: an answer that can't be given, since a file can't be described now, loses nothing.
+func TestWatcherTellsAgain(t *testing.T) {
+	b := newBench(t)
+	c := b.filesystem()
+	b.plant(t, "d/")
+	made, err := c.CreateWatcher(t.Context(), connect.NewRequest(&filesystempb.CreateWatcherRequest{Path: "d", IncludeEntry: true}))
+	act(t, err)
+	b.kept.mu.Lock()
+	for id := range b.kept.events {
+		b.kept.events[id] = []core.FileEvent{{Kind: core.FileRemoved, Path: b.home + "/d/x"}, {Kind: core.FileCreated, Path: b.home + "/d/y"}}
+	}
+	b.kept.mu.Unlock()
+	ask := func() (*connect.Response[filesystempb.GetWatcherEventsResponse], error) {
+		return c.GetWatcherEvents(t.Context(), connect.NewRequest(&filesystempb.GetWatcherEventsRequest{WatcherId: made.Msg.GetWatcherId()}))
+	}
+	b.failWalk(core.Errorf(core.CodeUnavailable, "the guest agent can't be reached"))
+	if _, err := ask(); connect.CodeOf(err) != connect.CodeUnavailable {
+		t.Fatalf("answered %v", err)
+	}
+	b.failWalk(nil)
+	got, err := ask()
+	act(t, err)
+	if e := got.Msg.GetEvents(); len(e) != 2 || told(e[0]) != "REMOVE x" || e[1].GetName() != "y" {
+		t.Errorf("told %v", e)
 	}
 }
