@@ -350,10 +350,10 @@ func (g *guest) Stat(_ context.Context, path string) (core.FileInfo, error) {
 	return g.info(path, i), nil
 }
 
-func (g *guest) ListFiles(_ context.Context, path, after string, limit int) ([]core.FileInfo, error) {
+func (g *guest) ListFiles(_ context.Context, path, after string, limit int) ([]core.FileInfo, bool, error) {
 	entries, err := os.ReadDir(g.at(path))
 	if err != nil {
-		return nil, fileError(err)
+		return nil, false, fileError(err)
 	}
 	var list []core.FileInfo
 	for _, e := range entries {
@@ -362,7 +362,7 @@ func (g *guest) ListFiles(_ context.Context, path, after string, limit int) ([]c
 			list = append(list, g.info(filepath.Join(path, e.Name()), i))
 		}
 	}
-	return list, nil
+	return list, len(list) == limit, nil
 }
 
 func (g *guest) ReadFile(_ context.Context, path string, offset, length int64) (core.FileInfo, io.ReadCloser, error) {

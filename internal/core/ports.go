@@ -192,8 +192,9 @@ type FileReader interface {
 	// Walk returns a page of a tree, with Final set, and whether there is more. A link at the path itself is followed if Depth is
 	// not zero; other links are not gone into.
 	Walk(ctx context.Context, path string, opts WalkOptions) (page []FileInfo, more bool, err error)
-	// ListFiles returns a directory's entries in name order, at most limit, after the name `after`.
-	ListFiles(ctx context.Context, path, after string, limit int) ([]FileInfo, error)
+	// ListFiles returns a page of a directory's entries in name order, at most limit, after the name `after`, and whether there are more. A
+	// page is cut, but for one entry, where its names come to much.
+	ListFiles(ctx context.Context, path, after string, limit int) (page []FileInfo, more bool, err error)
 	// ReadFile returns content from offset, at most length bytes (length < 0: to the end), with the file's info. A link is followed.
 	ReadFile(ctx context.Context, path string, offset, length int64) (FileInfo, io.ReadCloser, error)
 	// Xattrs returns the extended attributes of what a path leads to that its user may see, in the order of their names.

@@ -86,7 +86,7 @@ func TestStrangeFiles(t *testing.T) {
 			t.Errorf("read %q: %q, %v, %+v", n, text, err, info)
 		}
 	}
-	list, err := a.client.ListFiles(t.Context(), dir, "", 100)
+	list, _, err := a.client.ListFiles(t.Context(), dir, "", 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,30 +166,30 @@ func TestListPages(t *testing.T) {
 	var got []string
 	after := ""
 	for {
-		list, err := a.client.ListFiles(t.Context(), dir, after, 999)
+		list, more, err := a.client.ListFiles(t.Context(), dir, after, 999)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(list) == 0 {
-			break
-		}
-		for _, f := range list {
+				for _, f := range list {
 			got = append(got, f.Name)
+		}
+		if !more {
+			break
 		}
 		after = got[len(got)-1]
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pages (-want +got):\n%s", diff)
 	}
-	if _, err := a.client.ListFiles(t.Context(), dir, "", 0); !core.IsCode(err, core.CodeInvalid) {
+	if _, _, err := a.client.ListFiles(t.Context(), dir, "", 0); !core.IsCode(err, core.CodeInvalid) {
 		t.Errorf("limit 0: %v", err)
 	}
-	if _, err := a.client.ListFiles(t.Context(), dir+"/f0001", "", 10); !core.IsCode(err, core.CodeInvalid) {
+	if _, _, err := a.client.ListFiles(t.Context(), dir+"/f0001", "", 10); !core.IsCode(err, core.CodeInvalid) {
 		t.Errorf("list of a file: %v", err)
 	}
 }
 
-// TestListLongNames: a page whose names are too much for one frame is whole all the same.
+// TestListLongNames: a page whose names are too much for one frame is cut, and the next goes on there.
 func TestListLongNames(t *testing.T) {
 	a := startAgent(t, guest.Config{}, client.Config{})
 	part := strings.Repeat("d", 250)
@@ -200,16 +200,20 @@ func TestListLongNames(t *testing.T) {
 	}
 	plant(t, dir, want...)
 	for _, limit := range []int{1000, 700, 600} {
-		list, err := a.client.ListFiles(t.Context(), dir, "", limit)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var got []string
-		for _, f := range list {
-			got = append(got, f.Name)
+		pages := 0
+		for more, after := true, ""; more; pages++ {
+			var list []core.FileInfo
+			var err error
+			if list, more, err = a.client.ListFiles(t.Context(), dir, after, limit); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range list {
+				got, after = append(got, f.Name), f.Name
+			}
 		}
-		if diff := cmp.Diff(want[:min(limit, len(want))], got); diff != "" {
-			t.Errorf("limit %d: %s", limit, diff)
+		if diff := cmp.Diff(want, got); diff != "" || pages < 2 {
+			t.Errorf("limit %d, %d pages: %s", limit, pages, diff)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func TestLargeFilesAndDirectories(t *testing.T) {
 	if total != size {
 		t.Errorf("read %d bytes", total)
 	}
-	list, err := a.client.ListFiles(t.Context(), many, "", 10)
+	list, _, err := a.client.ListFiles(t.Context(), many, "", 10)
 	look()
 	if err != nil || len(list) != 10 {
 		t.Errorf("%d entries, %v", len(list), err)

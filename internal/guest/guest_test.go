@@ -193,7 +193,7 @@ func TestFileSmoke(t *testing.T) {
 	if err != nil || !bytes.Equal(got, want) || info.Size != int64(len(want)) {
 		t.Errorf("read %d bytes, %v; info %+v", len(got), err, info)
 	}
-	list, err := a.client.ListFiles(t.Context(), dir, "", 10)
+	list, _, err := a.client.ListFiles(t.Context(), dir, "", 10)
 	if err != nil || len(list) != 1 || list[0].Name != "sub" {
 		t.Errorf("list %+v, %v", list, err)
 	}

@@ -89,8 +89,7 @@ func listPage(r *request, reader core.FileReader, path, after string) (list []co
 	if depth > 1 {
 		list, more, err = reader.Walk(r.Context(), path, core.WalkOptions{Depth: depth, After: after, Limit: limit})
 	} else {
-		list, err = reader.ListFiles(r.Context(), path, after, limit)
-		more = len(list) >= limit // there may be; if not, the next page is empty
+		list, more, err = reader.ListFiles(r.Context(), path, after, limit)
 	}
 	if err != nil {
 		return nil, "", err

@@ -297,7 +297,7 @@ func (f *fakeFiles) Stat(_ context.Context, path string) (core.FileInfo, error) 
 	return f.info(path), nil
 }
 
-func (f *fakeFiles) ListFiles(_ context.Context, path, after string, limit int) ([]core.FileInfo, error) {
+func (f *fakeFiles) ListFiles(_ context.Context, path, after string, limit int) ([]core.FileInfo, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	prefix := strings.TrimSuffix(path, "/") + "/"
@@ -308,7 +308,7 @@ func (f *fakeFiles) ListFiles(_ context.Context, path, after string, limit int) 
 			list = append(list, f.info(name))
 		}
 	}
-	return list, nil
+	return list, len(list) == limit, nil
 }
 
 func (f *fakeFiles) ReadFile(_ context.Context, path string, offset, length int64) (core.FileInfo, io.ReadCloser, error) {

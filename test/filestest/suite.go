@@ -32,7 +32,7 @@ type Box struct {
 func Run(t *testing.T, open func(t *testing.T) Box) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, Box){
-		"stat": stat, "list": list, "walk": walk, "walk in pages": walkPages, "links": links, "read": read, "checksum": checksum, "xattrs": xattrs,
+		"stat": stat, "list": list, "list long": listLong, "walk": walk, "walk in pages": walkPages, "links": links, "read": read, "checksum": checksum, "xattrs": xattrs,
 		"errors": failures, "deep": deep, "pack": pack,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
@@ -111,18 +111,18 @@ func list(t *testing.T, b Box) {
 		b.file(t, n, "")
 	}
 	must(t, os.Symlink("a", b.host("l")), os.Mkdir(b.host("d"), 0o700))
-	got, err := b.Reader.ListFiles(t.Context(), b.in(""), "", 100)
+	got, _, err := b.Reader.ListFiles(t.Context(), b.in(""), "", 100)
 	if want := "B a aa b d l \xff"; err != nil || names(got) != want {
 		t.Errorf("%q, %v, want %q", names(got), err, want)
 	}
-	if got, err = b.Reader.ListFiles(t.Context(), b.in(""), "a", 2); err != nil || names(got) != "aa b" || got[0].Path != b.in("aa") {
+	if got, _, err = b.Reader.ListFiles(t.Context(), b.in(""), "a", 2); err != nil || names(got) != "aa b" || got[0].Path != b.in("aa") {
 		t.Errorf("a page: %q, %v", names(got), err)
 	}
-	if got, err = b.Reader.ListFiles(t.Context(), b.in("d"), "", 1); err != nil || len(got) != 0 {
+	if got, _, err = b.Reader.ListFiles(t.Context(), b.in("d"), "", 1); err != nil || len(got) != 0 {
 		t.Errorf("an empty directory: %q, %v", names(got), err)
 	}
 	for _, limit := range []int{0, -1, 1001} {
-		_, err := b.Reader.ListFiles(t.Context(), b.in(""), "", limit)
+		_, _, err := b.Reader.ListFiles(t.Context(), b.in(""), "", limit)
 		wantCode(t, "limit", err, core.CodeInvalid, "limit")
 	}
 	const many = 2500
@@ -131,12 +131,47 @@ func list(t *testing.T, b Box) {
 	}
 	total, after := 0, ""
 	for {
-		page, err := b.Reader.ListFiles(t.Context(), b.in("d"), after, 1000)
+		page, more, err := b.Reader.ListFiles(t.Context(), b.in("d"), after, 1000)
 		must(t, err)
-		if total += len(page); len(page) == 0 {
+		if total += len(page); !more {
 			break
 		}
 		after = page[len(page)-1].Name
+	}
+	if total != many {
+		t.Errorf("%d of %d entries in pages", total, many)
+	}
+}
+
+// listLong: a page holds no more than a bounded text, however long the names and targets are, and pages go on where one was cut.
+func listLong(t *testing.T, b Box) {
+	t.Helper()
+	const many = 600
+	target := strings.Repeat("t", 4000)
+	must(t, os.Mkdir(b.host("long"), 0o700))
+	for i := range many {
+		must(t, os.Symlink(target, b.host(fmt.Sprintf("long/%04d", i))))
+	}
+	total, after := 0, ""
+	for more := true; more; {
+		var page []core.FileInfo
+		var err error
+		page, more, err = b.Reader.ListFiles(t.Context(), b.in("long"), after, 1000)
+		must(t, err)
+		text := 0
+		for _, f := range page {
+			if f.Target != target || f.Name != fmt.Sprintf("%04d", total) {
+				t.Fatalf("entry %d is %s, with a target of %d bytes", total, f.Name, len(f.Target))
+			}
+			text, after = text+len(f.Path)+len(f.Target), f.Name
+			total++
+		}
+		if text > 2<<20 {
+			t.Errorf("a page of %d entries holds %d bytes", len(page), text)
+		}
+		if more && len(page) == 0 {
+			t.Fatal("an empty page, and more to come")
+		}
 	}
 	if total != many {
 		t.Errorf("%d of %d entries in pages", total, many)
@@ -333,7 +368,7 @@ func failures(t *testing.T, b Box) {
 	} {
 		_, err := b.Reader.Stat(t.Context(), b.in(path))
 		wantCode(t, "stat", err, code, "path")
-		_, err = b.Reader.ListFiles(t.Context(), b.in(path), "", 10)
+		_, _, err = b.Reader.ListFiles(t.Context(), b.in(path), "", 10)
 		wantCode(t, "list", err, code, "path")
 		_, _, err = b.Reader.Walk(t.Context(), b.in(path), core.WalkOptions{Depth: 1, Limit: 10})
 		wantCode(t, "walk", err, code, "path")

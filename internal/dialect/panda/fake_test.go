@@ -308,9 +308,9 @@ func (g *fakeGuest) Walk(ctx context.Context, p string, _ core.WalkOptions) ([]c
 	return []core.FileInfo{f}, false, err
 }
 
-func (g *fakeGuest) ListFiles(ctx context.Context, p, after string, limit int) ([]core.FileInfo, error) {
+func (g *fakeGuest) ListFiles(ctx context.Context, p, after string, limit int) ([]core.FileInfo, bool, error) {
 	if f, err := g.Stat(ctx, p); err != nil || f.Type != core.FileDirectory {
-		return nil, errors.Join(err, core.Invalid("path", "a part of the path is not a directory"))
+		return nil, false, errors.Join(err, core.Invalid("path", "a part of the path is not a directory"))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -320,7 +320,7 @@ func (g *fakeGuest) ListFiles(ctx context.Context, p, after string, limit int) (
 			out = append(out, f)
 		}
 	}
-	return out, nil
+	return out, len(out) == limit, nil
 }
 
 func (g *fakeGuest) ReadFile(ctx context.Context, p string, _, _ int64) (core.FileInfo, io.ReadCloser, error) {

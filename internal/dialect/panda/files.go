@@ -177,11 +177,10 @@ func (a *adapter) listFiles(w http.ResponseWriter, r *request) error {
 	}
 	out := newList(w, strings.TrimSuffix(string(open), "}\n")+`,"entries":[`, "]}")
 	for after, more := "", true; more; {
-		page, err := guest.ListFiles(r.Context(), p, after, filesPage)
-		if err != nil {
+		var page []core.FileInfo
+		if page, more, err = guest.ListFiles(r.Context(), p, after, filesPage); err != nil {
 			return err
 		}
-		more = len(page) >= filesPage // a page is short only at the end
 		items := make([]any, len(page))
 		for i, f := range page {
 			items[i] = encodeFile(f, path.Join(p, f.Name))

@@ -12,34 +12,38 @@ import (
 	"shoal/internal/files"
 )
 
-// ListFiles returns a directory's entries in the order of their names' bytes.
-func (t *Tree) ListFiles(ctx context.Context, name, after string, limit int) ([]core.FileInfo, error) {
+// ListFiles returns a page of a directory's entries in the order of their names' bytes.
+func (t *Tree) ListFiles(ctx context.Context, name, after string, limit int) ([]core.FileInfo, bool, error) {
 	if limit <= 0 || limit > files.MaxPage {
-		return nil, core.Invalid("limit", "a limit is 1 to %d", files.MaxPage)
+		return nil, false, core.Invalid("limit", "a limit is 1 to %d", files.MaxPage)
 	}
 	name, err := clean("path", name)
 	if err != nil {
-		return nil, files.Failure(err, "path", name)
+		return nil, false, files.Failure(err, "path", name)
 	}
 	r, err := t.open()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer func() { _ = r.Close() }()
 	w := &walker{ctx: ctx, root: r, limit: limit}
-	names, err := w.page(name, after, limit)
+	names, err := w.page(name, after, limit+1)
 	if err != nil {
-		return nil, files.Failure(err, "path", name)
+		return nil, false, files.Failure(err, "path", name)
 	}
-	list := make([]core.FileInfo, 0, len(names))
 	for _, n := range names {
+		if err := w.canceled(); err != nil {
+			return nil, false, err
+		}
 		info, err := r.describe(join(name, n), n)
 		if err != nil {
-			return nil, files.Failure(err, "path", join(name, n))
+			return nil, false, files.Failure(err, "path", join(name, n))
 		}
-		list = append(list, info)
+		if !w.add(info) {
+			return w.files, true, nil
+		}
 	}
-	return list, nil
+	return w.files, false, nil
 }
 
 // Walk returns a page of a tree.

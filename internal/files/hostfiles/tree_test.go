@@ -100,7 +100,7 @@ func TestNothingLeadsOut(t *testing.T) {
 		if a, err := tree.Pack(t.Context(), name, core.PackOptions{}); want == "" && err == nil {
 			t.Errorf("%s can be packed: %v", name, a.Close())
 		}
-		if list, err := tree.ListFiles(t.Context(), name, "", 10); err == nil && want == "" {
+		if list, _, err := tree.ListFiles(t.Context(), name, "", 10); err == nil && want == "" {
 			t.Errorf("%s can be listed: %+v", name, list)
 		}
 	}
@@ -129,7 +129,7 @@ func TestNothingIsOpenedButFiles(t *testing.T) {
 		if _, err := text(t, tree, name); !core.IsCode(err, core.CodeInvalid) {
 			t.Errorf("read %s: %v", name, err)
 		}
-		if _, err := tree.ListFiles(t.Context(), name, "", 10); !core.IsCode(err, core.CodeInvalid) {
+		if _, _, err := tree.ListFiles(t.Context(), name, "", 10); !core.IsCode(err, core.CodeInvalid) {
 			t.Errorf("list %s: %v", name, err)
 		}
 	}
@@ -237,7 +237,7 @@ func TestCanceled(t *testing.T) {
 	if _, err := io.ReadAll(r); !core.IsCode(err, core.CodeCanceled) {
 		t.Errorf("read: %v", err)
 	}
-	if _, err := tree.ListFiles(ctx, "/", "", 10); !core.IsCode(err, core.CodeCanceled) {
+	if _, _, err := tree.ListFiles(ctx, "/", "", 10); !core.IsCode(err, core.CodeCanceled) {
 		t.Errorf("list: %v", err)
 	}
 	if _, _, err := tree.Walk(ctx, "/", core.WalkOptions{Depth: 1, Limit: 10}); !core.IsCode(err, core.CodeCanceled) {

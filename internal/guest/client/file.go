@@ -34,22 +34,12 @@ func fileCall(ctx context.Context, c *Client, q call) (core.FileInfo, error) {
 }
 
 // ListFiles returns a directory's entries in the order of their names' bytes.
-func (c *Client) ListFiles(ctx context.Context, path, after string, limit int) ([]core.FileInfo, error) {
+func (c *Client) ListFiles(ctx context.Context, path, after string, limit int) ([]core.FileInfo, bool, error) {
 	if limit <= 0 || limit > maxListFiles {
-		return nil, core.Invalid("limit", "a limit is 1 to %d", maxListFiles)
+		return nil, false, core.Invalid("limit", "a limit is 1 to %d", maxListFiles)
 	}
-	list := []core.FileInfo{}
-	for more := true; more && len(list) < limit; {
-		page, cut, err := filesPage(ctx, c, path, after, limit-len(list))
-		if err != nil {
-			return nil, err
-		}
-		if more = cut; len(page) > 0 {
-			after = page[len(page)-1].Name
-		}
-		list = append(list, page...)
-	}
-	return list, nil
+	page, cut, err := filesPage(ctx, c, path, after, limit)
+	return page, cut || len(page) == limit, err
 }
 
 // filesPage asks for a page of a directory once. An agent cuts one that is too large for a frame, and says so.

@@ -132,10 +132,10 @@ func TestHostileReplies(t *testing.T) {
 		})
 	}
 	twice := answer(t, frame{wire.FrameReply, `{"files":[` + file + `,` + file + `]}`})
-	if _, err := hostile(t, twice).ListFiles(t.Context(), "/", "", 10); !core.IsCode(err, core.CodeUnavailable) {
+	if _, _, err := hostile(t, twice).ListFiles(t.Context(), "/", "", 10); !core.IsCode(err, core.CodeUnavailable) {
 		t.Errorf("names that don't rise: %v", err)
 	}
-	if _, err := hostile(t, twice).ListFiles(t.Context(), "/", "", 1); !core.IsCode(err, core.CodeUnavailable) {
+	if _, _, err := hostile(t, twice).ListFiles(t.Context(), "/", "", 1); !core.IsCode(err, core.CodeUnavailable) {
 		t.Errorf("more than asked for: %v", err)
 	}
 	more := answer(t, frame{wire.FrameReply, file}, frame{wire.FrameData, "0123456789"}, frame{wire.FrameEnd, ""})
@@ -188,7 +188,7 @@ func FuzzClient(f *testing.F) {
 			_ = w.Close()
 		}
 		_, _ = c.ListExecs(ctx)
-		_, _ = c.ListFiles(ctx, "/", "", 10)
+		_, _, _ = c.ListFiles(ctx, "/", "", 10)
 		if nc, err := c.DialPort(ctx, 80); err == nil {
 			_, _ = io.Copy(io.Discard, nc)
 			_ = nc.Close()
@@ -240,7 +240,7 @@ func TestHostileWalks(t *testing.T) {
 		}
 	}
 	c := hostile(t, answer(t, frame{wire.FrameReply, `{"files":[],"more":true}`}))
-	if _, err := c.ListFiles(t.Context(), "/d", "", 10); !core.IsCode(err, core.CodeUnavailable) {
+	if _, _, err := c.ListFiles(t.Context(), "/d", "", 10); !core.IsCode(err, core.CodeUnavailable) {
 		t.Errorf("an endless directory: %v", err)
 	}
 	owned := file("/d/a", "a")
