@@ -76,8 +76,8 @@ func (s *stack) byName(source string) string {
 	if !strings.HasPrefix(source, "/dev/") {
 		return ""
 	}
-	if real, err := filepath.EvalSymlinks(filepath.Join(s.root, source)); err == nil {
-		source = real
+	if target, err := filepath.EvalSymlinks(filepath.Join(s.root, source)); err == nil {
+		source = target
 	}
 	return filepath.Join("sys/class/block", filepath.Base(source))
 }

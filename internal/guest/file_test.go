@@ -170,7 +170,7 @@ func TestListPages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-				for _, f := range list {
+		for _, f := range list {
 			got = append(got, f.Name)
 		}
 		if !more {

@@ -506,8 +506,10 @@ func testUsageModel(t *testing.T, open Open, seed uint64) {
 		}
 	}()
 	rng := rand.New(rand.NewPCG(seed, 7)) // A test that can be repeated.
-	u := &usageModel{meters: map[core.SandboxID]core.Meter{}, rows: map[usagePlace]*spent{},
-		templates: map[core.TenantID]templateMeter{}, versions: map[core.TemplateID]core.Template{}, now: epoch()}
+	u := &usageModel{
+		meters: map[core.SandboxID]core.Meter{}, rows: map[usagePlace]*spent{},
+		templates: map[core.TenantID]templateMeter{}, versions: map[core.TemplateID]core.Template{}, now: epoch(),
+	}
 	var ids []core.SandboxID
 	for range 80 {
 		if len(ids) < 5 || rng.IntN(4) == 0 {
