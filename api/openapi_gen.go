@@ -1225,7 +1225,7 @@ type Operation struct {
 	// Actor Who caused an event.
 	Actor Actor `json:"actor"`
 
-	// BytesDone How many bytes of this step have been moved.
+	// BytesDone How many bytes have been moved; of an import those of all its layers, as they are in the registry or archive.
 	BytesDone int64 `json:"bytes_done,omitempty,omitzero"`
 
 	// BytesTotal Of how many, if that is known.

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "166ec7f388d51b0463d6750f007e81cd41ada300c20bb9c68d227ce1e1fa346f"
+const DocumentDigest = "eb5d073e79c49cf4f2425adfe4929beb0b9b9f1806fd0f5eb1572327ea7afd70"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "55ade18bdb89e2f6fb7f7cd8e523d277e2d983f4c5bd11fef1b9115e6769a7cd"
+const TypesDigest = "ee04f97fa05c2d996e1837846d0f97bae95d8d597ba384f71ab8952116616794"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

@@ -108,7 +108,8 @@ func templateTagCommand(a *app) *cobra.Command {
 		Use:   "tag TEMPLATE TAG",
 		Short: "Point a tag to a version of a template",
 		Long: `Point a tag to a version of a template of your own, wherever it pointed before, or take it away with --remove. NAME:latest is
-always the newest version and can't be set.`,
+always the newest version and can't be set. Tags are a version's aliases: NAME:TAG serves wherever a template is named. The name
+itself has no second one.`,
 		Example: `  shoal template tag app@3 stable
   shoal template tag --remove app stable`,
 		ValidArgsFunction: a.complete().templates,

@@ -49,7 +49,7 @@ var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9
 func RegistryHost(text string) (string, error) {
 	host := strings.ToLower(text)
 	switch host {
-	case DockerHub, "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com":
+	case DockerHub, "index.docker.io", "registry-1.docker.io":
 		return DockerHub, nil
 	}
 	name, port := host, ""
