@@ -444,6 +444,19 @@ func (c *clock) tryAdvance(d time.Duration) bool {
 	return true
 }
 
+// await waits until somebody waits for no longer than d.
+func (c *clock) await(t *testing.T, d time.Duration) {
+	t.Helper()
+	deadline := time.After(patience)
+	for c.waits(d) == 0 {
+		select {
+		case <-deadline:
+			t.Fatal("nobody waits for the clock")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
 // waits counts those who wait for no longer than d.
 func (c *clock) waits(d time.Duration) int {
 	c.mu.Lock()

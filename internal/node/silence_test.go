@@ -251,6 +251,7 @@ func TestUnsuspected(t *testing.T) {
 	if n := node.Suspected(s.Node); n != 1 {
 		t.Errorf("%d are suspected, want 1", n)
 	}
+	s.host.clock.await(t, probeStep) // else it is gone at its look of before already, and nobody waits for another
 	if err := s.Delete(t.Context(), spec.Sandbox); err != nil {
 		t.Fatal(err)
 	}
