@@ -25,7 +25,7 @@ func (a *app) eventsCommand() *cobra.Command {
 		Short:   "Show what happened to sandboxes",
 		GroupID: groupServer,
 		Long: `Show what happened to your sandboxes, or to one of them, oldest first, as far as it is kept. -f goes on as things happen, also when
-the server was restarted meanwhile: nothing is missed or shown twice. With -o json each line is one event.`,
+the server was away meanwhile, for up to 3 minutes: nothing is missed or shown twice. With -o json each line is one event.`,
 		Example: `  shoal events
   shoal events -f lab
   shoal events --type 'sandbox.*' --since 1h
@@ -98,6 +98,11 @@ func (a *app) listEvents(ctx context.Context, c *shoal.Client, o shoal.EventsOpt
 func (a *app) followEvents(ctx context.Context, c *shoal.Client, o shoal.EventsOptions) error {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
+	o.Broken = func(why error) {
+		if ctx.Err() == nil {
+			fmt.Fprintf(a.err, "shoal: %v: trying to go on from there for 3 minutes\n", why)
+		}
+	}
 	for e, err := range c.Events().Follow(ctx, o) {
 		var gap *shoal.GapError
 		switch {

@@ -77,8 +77,8 @@ func (a *app) shellCommand() *cobra.Command {
 		SuggestFor: []string{"ssh", "enter", "sh", "login"},
 		Long: `Open a shell in a sandbox: bash if it is there, else sh. On a terminal everything you type goes to the shell, also
 Ctrl-C; end it with Ctrl-D or exit, or leave it running with ~. after Enter and go on with 'shoal attach'. (~? lists these
-keys, ~~ types a ~.) If the server is restarted meanwhile the shell goes on where it was. Without a terminal the shell reads
-its script from our input.`,
+keys, ~~ types a ~.) Closing the window hangs it up, as it does any shell. If the server is restarted meanwhile the shell goes
+on where it was. Without a terminal the shell reads its script from our input.`,
 		Example: `  shoal shell lab
   shoal shell -u root lab
   shoal shell --tag work lab; shoal attach --tag work lab

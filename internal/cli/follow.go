@@ -274,7 +274,12 @@ func (f *follower) passInput(ctx context.Context, in io.Reader) error {
 		return nil
 	}
 	err := <-ended
-	if errors.Is(err, io.EOF) {
+	switch hungUp := errors.Is(err, io.EOF) || errors.Is(err, unix.EIO); {
+	case f.tty && hungUp && f.stays:
+		return errLeft // A raw terminal's input has no end: its window was closed.
+	case f.tty && hungUp:
+		_ = f.current().Signal("SIGHUP") // As its own terminal would tell it; it may have ended meanwhile.
+	case errors.Is(err, io.EOF):
 		_ = f.current().CloseStdin() // As above.
 	}
 	return err

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,15 +18,25 @@ type session struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	master *os.File
+	slave  *os.File
 	before *unix.Termios
 
 	mu     sync.Mutex
 	output bytes.Buffer
 	done   chan struct{}
+	// leave ends the reading of what is printed: a file is open for as long as somebody reads.
+	leave func()
 }
 
 // onTerminal starts the program on a new terminal.
 func onTerminal(t *testing.T, b *backend, args ...string) *session {
+	t.Helper()
+	return startOnTerminal(t, b, true, args...)
+}
+
+// startOnTerminal is onTerminal for a terminal that sends the program signals, or that does not, so that a closed window is only the end
+// of the input.
+func startOnTerminal(t *testing.T, b *backend, signals bool, args ...string) *session {
 	t.Helper()
 	master, slave, err := openPTY(24, 80)
 	if err != nil {
@@ -35,21 +46,33 @@ func onTerminal(t *testing.T, b *backend, args ...string) *session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &session{t: t, master: master, done: make(chan struct{})}
+	s := &session{t: t, master: master, slave: slave, done: make(chan struct{})}
 	if s.before, err = unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS); err != nil {
 		t.Fatal(err)
 	}
 	s.cmd = &exec.Cmd{Path: self, Args: append([]string{"shoal"}, args...)}
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = slave, slave, slave
 	s.cmd.Env = append(os.Environ(), "SHOAL_URL="+b.url, "SHOAL_API_KEY="+b.key, "TERM=vt100")
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: signals}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	wake, wakeEnd, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.leave = sync.OnceFunc(func() { _ = wakeEnd.Close(); <-s.done; _ = wake.Close() })
+	fds := []unix.PollFd{{Fd: int32(master.Fd()), Events: unix.POLLIN}, {Fd: int32(wake.Fd()), Events: unix.POLLIN}}
 	go func() {
 		defer close(s.done)
 		buf := make([]byte, 4096)
 		for {
+			if _, err := unix.Poll(fds, -1); errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if fds[1].Revents != 0 {
+				return
+			}
 			n, err := master.Read(buf)
 			s.mu.Lock()
 			s.output.Write(buf[:n])
@@ -62,7 +85,7 @@ func onTerminal(t *testing.T, b *backend, args ...string) *session {
 	t.Cleanup(func() {
 		_ = s.cmd.Process.Kill()
 		_ = slave.Close()
-		<-s.done
+		s.leave()
 		_ = master.Close()
 	})
 	return s
@@ -100,6 +123,14 @@ func (s *session) exit(want int) {
 	if *after != *s.before {
 		s.t.Errorf("the terminal was not put back: %+v, was %+v", *after, *s.before)
 	}
+}
+
+// close closes the window, as a terminal's program does, and waits for the program.
+func (s *session) close() {
+	s.leave()
+	_ = s.slave.Close()
+	_ = s.master.Close() // The kernel hangs the session up.
+	_ = s.cmd.Wait()
 }
 
 func create(t *testing.T, b *backend, name string) {
@@ -220,6 +251,38 @@ func TestHangupLeavesWhatWasAttached(t *testing.T) {
 	s.exit(0)
 	if _, out, _ := run(t, b, "logs", "--list", "--running", "lab"); !strings.Contains(out, strings.TrimSpace(id)) {
 		t.Errorf("it does not run any more: %s", out)
+	}
+}
+
+// TestClosedWindow holds what the end of a window does, which is the end of our input as well: what was attached goes on, and what was
+// started there is hung up as by its own terminal.
+func TestClosedWindow(t *testing.T) {
+	b := newBackend(t).ready(t)
+	create(t, b, "lab")
+	code, id, errs := run(t, b, "exec", "-d", "-t", "lab", "--", "sh", "-c", "echo rea''dy; read x; echo $x")
+	if code != 0 {
+		t.Fatalf("exec: %d %s", code, errs)
+	}
+	id = strings.TrimSpace(id)
+	for _, signals := range []bool{true, false} {
+		s := startOnTerminal(t, b, signals, "attach", "lab", id)
+		s.wait("ready")
+		s.close()
+		if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("signals %t: attach: %d", signals, code)
+		}
+		if _, out, _ := run(t, b, "logs", "--list", "--running", "lab"); !strings.Contains(out, id) {
+			t.Fatalf("signals %t: it does not run any more: %s", signals, out)
+		}
+	}
+	for i, signals := range []bool{true, false} {
+		s := startOnTerminal(t, b, signals, "exec", "-it", "lab", "--", "sh", "-c", "echo rea''dy; read x; echo $x")
+		s.wait("ready")
+		s.close()
+		eventually(t, func() bool {
+			_, out, _ := run(t, b, "logs", "--list", "lab")
+			return strings.Count(out, "SIGHUP") == i+1
+		})
 	}
 }
 

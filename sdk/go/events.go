@@ -36,6 +36,8 @@ type EventsOptions struct {
 	Wait time.Duration
 	// Limit is the greatest number of events of a List, at most 1000; zero means 100.
 	Limit int
+	// Broken, unless nil, is told by Follow why a connection broke off, once before it tries to make it anew.
+	Broken func(why error)
 }
 
 // GapError tells a follower that events before Oldest are no longer kept. Missing is how many of those that it asked for.
@@ -56,21 +58,17 @@ func (e Events) List(ctx context.Context, o EventsOptions) (EventList, error) {
 	return out, e.c.do(ctx, cl, &out)
 }
 
-// Follow returns events as they happen until ctx ends. A connection that breaks off is made anew from the last event.
-// Missing events are told once by a *GapError, after which it goes on; after any other error it ends.
+// Follow returns events as they happen until ctx ends. A connection that breaks off is made anew from the last event, for up to 3 minutes,
+// unless MaxRetries forbids it. Missing events are told once by a *GapError, after which it goes on; after any other error it ends.
 func (e Events) Follow(ctx context.Context, o EventsOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		for attempt := 0; ; attempt++ {
-			before := o.After
-			goOn, err := e.follow(ctx, &o.After, o, yield)
+		t := followTries{c: e.c, broken: o.Broken}
+		for {
+			goOn, err := e.follow(ctx, &o.After, o, &t, yield)
 			if !goOn {
 				return
 			}
-			if o.After != before {
-				attempt = 0
-			}
-			wait, ok := delay(err, attempt)
-			if ctx.Err() != nil || !ok || attempt >= e.c.retries() || sleep(ctx, wait) != nil {
+			if !t.again(ctx, err) {
 				yield(Event{}, err)
 				return
 			}
@@ -79,7 +77,9 @@ func (e Events) Follow(ctx context.Context, o EventsOptions) iter.Seq2[Event, er
 }
 
 // follow yields the events of one connection and keeps after up to date. goOn is false if the consumer has had enough.
-func (e Events) follow(ctx context.Context, after *int64, o EventsOptions, yield func(Event, error) bool) (goOn bool, err error) {
+func (e Events) follow(
+	ctx context.Context, after *int64, o EventsOptions, t *followTries, yield func(Event, error) bool,
+) (goOn bool, err error) {
 	o.After, o.Wait, o.Limit = *after, 0, 0
 	cl, err := e.call(o)
 	if err != nil {
@@ -89,6 +89,7 @@ func (e Events) follow(ctx context.Context, after *int64, o EventsOptions, yield
 	if err != nil {
 		return true, err
 	}
+	t.connected()
 	defer func() { _ = lines.close() }()
 	for {
 		var m api.EventMessage

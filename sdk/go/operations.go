@@ -57,20 +57,17 @@ func (o Operations) Cancel(ctx context.Context, id string) error {
 	return o.c.do(ctx, call{method: http.MethodDelete, path: p}, nil)
 }
 
-// Follow returns an operation as it gets on; the last one has ended. A connection that breaks off is made anew. After an error it
-// ends, and the operation may go on.
+// Follow returns an operation as it gets on; the last one has ended. A connection that breaks off is made anew, for up to 3 minutes, unless
+// MaxRetries forbids it. After an error it ends, and the operation may go on.
 func (o Operations) Follow(ctx context.Context, id string) iter.Seq2[Operation, error] {
 	return func(yield func(Operation, error) bool) {
-		for attempt := 0; ; attempt++ {
-			seen, more, err := o.follow(ctx, id, yield)
+		t := followTries{c: o.c}
+		for {
+			more, err := o.follow(ctx, id, &t, yield)
 			if !more {
 				return
 			}
-			if seen {
-				attempt = 0
-			}
-			wait, ok := delay(err, attempt)
-			if ctx.Err() != nil || !ok || attempt >= o.c.retries() || sleep(ctx, wait) != nil {
+			if !t.again(ctx, err) {
 				yield(Operation{}, err)
 				return
 			}
@@ -79,29 +76,29 @@ func (o Operations) Follow(ctx context.Context, id string) iter.Seq2[Operation, 
 }
 
 // follow yields what one connection brings. more is false at the end, and if the consumer has had enough.
-func (o Operations) follow(ctx context.Context, id string, yield func(Operation, error) bool) (seen, more bool, err error) {
+func (o Operations) follow(ctx context.Context, id string, t *followTries, yield func(Operation, error) bool) (more bool, err error) {
 	p, err := path("v1", "operations", id)
 	if err != nil {
-		return false, true, err
+		return true, err
 	}
 	lines, err := o.c.lines(ctx, call{method: http.MethodGet, path: p})
 	if err != nil {
-		return false, true, err
+		return true, err
 	}
+	t.connected()
 	defer func() { _ = lines.close() }()
 	for {
 		var m api.OperationMessage
 		if err := lines.next(&m); err != nil {
-			return seen, true, err
+			return true, err
 		}
 		switch m.Type {
 		case api.OperationMessageTypeOperation:
-			seen = true
 			if !yield(m.Operation, nil) || m.Operation.State != OperationRunning {
-				return seen, false, nil
+				return false, nil
 			}
 		case api.OperationMessageTypeError:
-			return seen, true, fromAPI(m.Error)
+			return true, fromAPI(m.Error)
 		case api.OperationMessageTypeKeepalive:
 		}
 	}
