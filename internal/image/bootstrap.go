@@ -112,7 +112,7 @@ func newJob(cfg BootstrapConfig, r recipe, h host) (job, error) {
 	j := job{distribution: h.distribution, arch: h.arch, sources: h.sources, options: h.options, recipe: r}
 	if !h.known && (cfg.Mirror == "" || cfg.Suite == "") {
 		return job{}, core.Errorf(core.CodeUnsupported,
-			"this host is neither Debian nor Ubuntu: name a mirror and a suite; making the tree elsewhere for `shoal template import` is for a later release")
+			"this host is neither Debian nor Ubuntu: name a mirror and a suite, or import an image in its place: `shoal template import NAME REF`")
 	}
 	if cfg.Suite != "" && cfg.Suite != h.distribution.codename {
 		id := h.distribution.id

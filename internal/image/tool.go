@@ -23,7 +23,7 @@ func findTool(look func(string) (string, error)) (tool, string, error) {
 	for _, name := range []string{"apt-get", "dpkg", "apt-config"} {
 		if _, err := look(name); err != nil {
 			return "", "", core.Wrap(core.CodeUnsupported, err,
-				"this host has no apt, which makes templates from Debian packages; taking a tree from elsewhere with `shoal template import` is for a later release")
+				"this host has no apt, which makes templates from Debian packages; import an image in its place: `shoal template import NAME REF`")
 		}
 	}
 	for _, t := range []tool{mmdebstrap, debootstrap} {

@@ -138,7 +138,7 @@ func checkPackages(_ context.Context, h host, _ Options) Check {
 	if err != nil {
 		return Check{
 			name, Warn, "no apt", "the built-in templates can't be made here",
-			"use a Debian or Ubuntu host; `shoal template import`, for trees made elsewhere, is for a later release",
+			"import an image in their place: `shoal template import NAME REF`, or use a Debian or Ubuntu host",
 		}
 	}
 	if path, err := h.lookPath("mmdebstrap"); err == nil {

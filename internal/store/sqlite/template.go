@@ -46,7 +46,7 @@ func (r *reader) Template(tenant core.TenantID, ref core.TemplateRef) (core.Temp
 		where, args = "name = ?2 AND state = 'ready'", append(args, ref.Name)
 	}
 	return one(r, noTemplate, scanTemplate, selectTemplate+"WHERE "+where+" AND "+usable+
-		" ORDER BY tenant = ?1 DESC, ready_at DESC, version DESC LIMIT 1", args...)
+		" ORDER BY tenant = ?1 DESC, version DESC, ready_at DESC LIMIT 1", args...)
 }
 
 // TemplateByID finds a template of any tenant.

@@ -3,6 +3,7 @@ package storetest
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"shoal/internal/core"
 	"shoal/internal/store"
@@ -73,6 +74,7 @@ func testTemplate(t *testing.T, open Open) {
 	t.Run("numbers are never used again", func(t *testing.T) { testTemplateNumbers(t, open) })
 	t.Run("tags", func(t *testing.T) { testTemplateTags(t, open) })
 	t.Run("deleted", func(t *testing.T) { testTemplateDeleted(t, open) })
+	t.Run("newest", func(t *testing.T) { testTemplateNewest(t, open) })
 	t.Run("by digest", func(t *testing.T) { testTemplateDigest(t, open) })
 	t.Run("filters and users", func(t *testing.T) { testTemplateFilter(t, open) })
 	t.Run("whose may be used", func(t *testing.T) { testTemplateUse(t, open) })
@@ -249,6 +251,19 @@ func testTemplateTags(t *testing.T, open Open) {
 	s.putTemplate(one)
 	if got, err = s.template(alice, "app:1.0"); err != nil || got.ID != one.ID {
 		t.Fatalf("a tag is lost: %v", err)
+	}
+}
+
+// testTemplateNewest: a bare name means the highest version that is ready, also if a lower one took longer to make.
+func testTemplateNewest(t *testing.T, open Open) {
+	t.Helper()
+	s := start(t, open)
+	slow, quick := newTemplate(alice, "app"), newTemplate(alice, "app")
+	slow.ReadyAt = quick.ReadyAt.Add(time.Hour)
+	s.putTemplate(slow)
+	quick = s.putTemplate(quick)
+	if got, err := s.template(alice, "app"); err != nil || got.ID != quick.ID {
+		t.Errorf("the newest is version %d, %v", got.Version, err)
 	}
 }
 
