@@ -3,7 +3,7 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "eb5d073e79c49cf4f2425adfe4929beb0b9b9f1806fd0f5eb1572327ea7afd70"
+const DocumentDigest = "1941174bf6169db625e30aae83e298f0521a0994f1ec2b8c6145f239978aaf0c"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
 const TypesDigest = "ee04f97fa05c2d996e1837846d0f97bae95d8d597ba384f71ab8952116616794"

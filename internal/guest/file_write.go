@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"shoal/internal/core"
+	"shoal/internal/files"
 	"shoal/internal/guest/wire"
 )
 
@@ -130,9 +131,9 @@ func openWrite(name string, q wire.WriteRequest, acc account) (*write, error) {
 
 // tempBeside returns a name beside a file for what will replace it; there says that there is something to replace.
 func tempBeside(name string, there bool) string {
-	prefix := tempNew
+	prefix := files.TempNew
 	if there {
-		prefix = tempOld
+		prefix = files.TempOld
 	}
 	return path.Dir(name) + "/" + prefix + strings.ToLower(rand.Text())
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"shoal/internal/core"
+	"shoal/internal/files"
 	"shoal/internal/guest/wire"
 )
 
@@ -25,17 +26,6 @@ const (
 	// calm is how long is waited after a loss before everything is watched anew.
 	calm = 250 * time.Millisecond
 )
-
-// The names of files that are written by the host, beside their place until they are whole. What becomes of them is told as if they had
-// been written in place.
-const (
-	tempNew = ".shoal-new-"
-	tempOld = ".shoal-old-"
-)
-
-func isTemp(name string) bool {
-	return len(name) == len(tempNew)+26 && (strings.HasPrefix(name, tempNew) || strings.HasPrefix(name, tempOld))
-}
 
 // watchFiles tells what happens in a directory until that goes, or the peer does.
 func watchFiles(c *session, q wire.WatchRequest) error {
@@ -291,7 +281,7 @@ func (w *watcher) moved(n *watchNode, e rawEvent, full string) error {
 	if to == nil {
 		delete(n.seen, e.name)
 		t.forget(n, e.name)
-		if !isTemp(e.name) {
+		if !files.Temporary(e.name) {
 			w.tell(wire.FileEvent{Kind: string(core.FileRenamed), Path: wire.Bytes(full), Dir: dir})
 		}
 		return nil
@@ -302,8 +292,8 @@ func (w *watcher) moved(n *watchNode, e rawEvent, full string) error {
 	}
 	t.rest[i].mask, t.rest[i].wd = 0, -1
 	dest := join(t.path(to), newName)
-	if isTemp(e.name) {
-		if strings.HasPrefix(e.name, tempNew) {
+	if files.Temporary(e.name) {
+		if strings.HasPrefix(e.name, files.TempNew) {
 			w.say(core.FileCreated, dest, dir)
 		}
 		w.say(core.FileWritten, dest, dir)
@@ -343,7 +333,7 @@ func (w *watcher) otherHalf(e rawEvent) (int, error) {
 
 // say tells of something that happened to a file, unless that is being written by the host.
 func (w *watcher) say(kind core.FileEventKind, name string, dir bool) {
-	if !isTemp(path.Base(name)) {
+	if !files.Temporary(path.Base(name)) {
 		w.tell(wire.FileEvent{Kind: string(kind), Path: wire.Bytes(name), Dir: dir})
 	}
 }

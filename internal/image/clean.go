@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"shoal/internal/core"
+	"shoal/internal/files"
 )
 
 // maxStatus bounds how much of a list of packages is read, and maxPackages how many are kept of it: whoever wrote it is a stranger.
@@ -21,8 +22,8 @@ const (
 	maxPackage  = 256
 )
 
-// Clean takes out of a copy of a sandbox's tree what is that machine's own: its identity, its SSH host keys and what lies in /run, /tmp and
-// /var/tmp. It returns the Debian packages that the tree says it has.
+// Clean takes out of a copy of a sandbox's tree what is that machine's own: its identity, its SSH host keys, what lies in /run, /tmp and
+// /var/tmp, and files that were just being written by the API. It returns the Debian packages that the tree says it has.
 //
 // The tree is hostile, and nobody else writes it: no link is followed on the way to what is removed, and nothing outside is reached.
 func Clean(ctx context.Context, dir string, ownerUID int) ([]core.Package, error) {
@@ -42,6 +43,9 @@ func Clean(ctx context.Context, dir string, ownerUID int) ([]core.Package, error
 		if err := t.emptyHostile(ctx, name); err != nil {
 			return nil, err
 		}
+	}
+	if err := t.dropHalfWritten(ctx); err != nil {
+		return nil, err
 	}
 	for _, name := range []string{"etc/hostname", "var/lib/dbus/machine-id"} {
 		if err := t.drop(name); err != nil {
@@ -119,6 +123,56 @@ func removeBelow(ctx context.Context, fd, depth int) error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// dropHalfWritten removes files that have not come whole, wherever they are.
+func (t tree) dropHalfWritten(ctx context.Context) error {
+	d, err := t.root.Open(".")
+	if err != nil {
+		return fmt.Errorf("open the tree: %w", err)
+	}
+	defer func() { _ = d.Close() }()
+	if err := dropHalfWritten(ctx, int(d.Fd()), 0); err != nil {
+		return fmt.Errorf("remove files that are not whole: %w", err)
+	}
+	return nil
+}
+
+// dropHalfWritten does so below the directory fd.
+func dropHalfWritten(ctx context.Context, fd, depth int) error {
+	if depth > maxDepth {
+		return tooMuch("the tree's directories nest deeper than %d", maxDepth)
+	}
+	names, err := readNames(fd)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+		switch kind := st.Mode & unix.S_IFMT; {
+		case kind == unix.S_IFREG && files.Temporary(name):
+			if err := unix.Unlinkat(fd, name, 0); err != nil {
+				return err
+			}
+		case kind == unix.S_IFDIR:
+			child, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			err = dropHalfWritten(ctx, child, depth+1)
+			_ = unix.Close(child)
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -52,12 +52,14 @@ func contents(t *testing.T, dir string) map[string]string {
 
 func TestClean(t *testing.T) {
 	t.Parallel()
+	const half = "abcdefghijklmnopqrstuvwxyz" // as the guest agent ends the name of a file that is not whole
 	status := "Package: apt\nStatus: install ok installed\nVersion: 2.6\n\nPackage: evil\x1b[2J\nStatus: install ok installed\nVersion: 1\n"
 	dir := used(t, map[string]string{
 		"etc/hostname": "lab\n", "etc/hosts": "127.0.0.1 localhost\n", "etc/machine-id": "0123\n", "var/lib/dbus/machine-id": "0123\n",
 		"etc/ssh/ssh_host_rsa_key": "secret", "etc/ssh/ssh_host_rsa_key.pub": "public", "etc/ssh/sshd_config": "Port 22\n",
 		"run/x/pid": "1", "tmp/a/b/c": "x", "var/tmp/y": "x", "home/user/work": "kept", "root/.ssh/id_rsa": "the user's own",
-		"var/lib/dpkg/status": status,
+		"var/lib/dpkg/status": status, "home/user/.shoal-new-" + half: "0123", "srv/a/b/.shoal-old-" + half: "0123",
+		"srv/a/b/.shoal-new-notes": "kept", "srv/.shoal-new-" + half + "/x": "kept",
 	})
 	packages, err := Clean(t.Context(), dir, os.Geteuid())
 	if err != nil {
@@ -65,7 +67,7 @@ func TestClean(t *testing.T) {
 	}
 	want := map[string]string{
 		"etc/hosts": "127.0.0.1 localhost\n", "etc/machine-id": "", "etc/ssh/sshd_config": "Port 22\n", "home/user/work": "kept",
-		"root/.ssh/id_rsa": "the user's own", "var/lib/dpkg/status": status,
+		"root/.ssh/id_rsa": "the user's own", "var/lib/dpkg/status": status, "srv/a/b/.shoal-new-notes": "kept", "srv/.shoal-new-" + half + "/x": "kept",
 	}
 	if diff := cmp.Diff(want, contents(t, dir)); diff != "" {
 		t.Error(diff)

@@ -63,6 +63,7 @@ func TestSandboxes(t *testing.T) {
 		{"archives stay inside", testArchiveStaysInside},
 		{"byte-exact writes", testByteExact},
 		{"a download of a file that changes", testChangedDownload},
+		{"an upload that doesn't fit", testUploadTooLarge},
 		{"transfers go on when the server is killed", testTransfersResume},
 		{"metadata kept through every state", testMetadataKept},
 		{"planted links", testPlantedLinks},

@@ -135,6 +135,28 @@ func (g *gate) during(e env, transfer func() error) {
 	}
 }
 
+// testUploadTooLarge: what doesn't fit on the sandbox's disk is refused at once, and takes no room afterwards.
+func testUploadTooLarge(t *testing.T, e env) {
+	disk := int64(256 << 20)
+	sb := e.Sandbox(t, shoal.CreateSandboxRequest{DiskBytes: &disk})
+	name := filepath.Join(t.TempDir(), "large")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := io.Copy(f, noise(512<<20)); err != nil {
+		t.Fatal(err)
+	}
+	c, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	_, err = e.Client.Files(sb.ID).Upload(c, "/root/t/large", f, 512<<20, shoal.WriteOptions{Parents: true}, shoal.Resume{})
+	wantCode(t, err, "exhausted")
+	if got := e.Out(t, sb.ID, "ls -A /root/t; head -c 100M /dev/zero >/root/t/fits; stat -c %s /root/t/fits"); strings.TrimSpace(got) != "104857600" {
+		t.Errorf("afterwards there is %q", got)
+	}
+}
+
 // testTransfersResume: the server is killed in the middle of an upload and of a download, by the SDK and by the command line; they go on, and what
 // comes is right to the byte.
 func testTransfersResume(t *testing.T, e env) {
