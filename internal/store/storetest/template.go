@@ -259,6 +259,7 @@ func testTemplateNewest(t *testing.T, open Open) {
 	t.Helper()
 	s := start(t, open)
 	slow, quick := newTemplate(alice, "app"), newTemplate(alice, "app")
+	quick.ReadyAt = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	slow.ReadyAt = quick.ReadyAt.Add(time.Hour)
 	s.putTemplate(slow)
 	quick = s.putTemplate(quick)
