@@ -96,6 +96,11 @@ func (r *Reader) Next() (Frame, error) {
 			return Frame{}, err
 		}
 	}
+	if r.need == 0 {
+		// It takes no turn: the frame before a heartbeat is still being used while the one behind it is read.
+		r.inFrame = false
+		return Frame{Type: r.kind}, nil
+	}
 	buf := r.bufs[r.turn]
 	for len(buf) < r.need {
 		// The buffer grows with what has come, not with what a header announced.

@@ -374,3 +374,31 @@ func TestFifthVersion(t *testing.T) {
 		t.Errorf("reply: %+v, %v", reply, err)
 	}
 }
+
+// TestHeartbeatTakesNoBuffer: a frame's bytes stay as they are while a heartbeat and the frame behind it are read.
+func TestHeartbeatTakesNoBuffer(t *testing.T) {
+	var b bytes.Buffer
+	w := NewWriter(&b)
+	for _, text := range []string{"first", "", "other"} {
+		kind := FrameData
+		if text == "" {
+			kind = FrameHeartbeat
+		}
+		if err := w.Write(kind, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := NewReader(&b)
+	first, err := r.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := r.Next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if string(first.Payload) != "first" {
+		t.Errorf("the first frame has become %q", first.Payload)
+	}
+}
