@@ -1676,6 +1676,9 @@ type TenantQuota struct {
 	// DiskBytes Disk of sandboxes together: the sum of their limits, so each must have one. Refused with `unsupported` where disk limits can't be enforced.
 	DiskBytes *int64 `json:"disk_bytes,omitempty"`
 
+	// Execs Execs that run at once, in all its sandboxes together.
+	Execs *int64 `json:"execs,omitempty"`
+
 	// Keys API keys, expired ones counted until they are forgotten.
 	Keys *int64 `json:"keys,omitempty"`
 
@@ -1714,6 +1717,9 @@ type TenantQuota struct {
 type TenantUse struct {
 	// DiskBytes Disk limits of sandboxes together.
 	DiskBytes int64 `json:"disk_bytes"`
+
+	// Execs Execs that run.
+	Execs int64 `json:"execs"`
 
 	// Keys API keys.
 	Keys int64 `json:"keys"`

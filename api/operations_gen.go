@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "1941174bf6169db625e30aae83e298f0521a0994f1ec2b8c6145f239978aaf0c"
+const DocumentDigest = "ade3d2958baa21a50ce82713ae85a6b9a28c09a95adc2a1f1055713e98486ae8"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "ee04f97fa05c2d996e1837846d0f97bae95d8d597ba384f71ab8952116616794"
+const TypesDigest = "4eda039aeedfeb48970967d72d3c23e9e48c75a6d02dcca3bd95da9e09d3ef25"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

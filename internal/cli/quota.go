@@ -34,6 +34,7 @@ func quotaFields() []quotaField {
 		countField("templates", func(q *shoal.TenantQuota) **int64 { return &q.Templates }, func(t shoal.Tenant) int64 { return t.Use.Templates }),
 		sizeField("template-size", func(q *shoal.TenantQuota) **int64 { return &q.TemplateBytes }, func(t shoal.Tenant) int64 { return t.Use.TemplateBytes }),
 		countField("keys", func(q *shoal.TenantQuota) **int64 { return &q.Keys }, func(t shoal.Tenant) int64 { return t.Use.Keys }),
+		countField("execs", func(q *shoal.TenantQuota) **int64 { return &q.Execs }, func(t shoal.Tenant) int64 { return t.Use.Execs }),
 		numberField("requests-per-second", func(q *shoal.TenantQuota) **float64 { return &q.RequestsPerSecond }, nil),
 		countField("calls", func(q *shoal.TenantQuota) **int64 { return &q.Calls }, nil),
 		numberField("max-vcpus", func(q *shoal.TenantQuota) **float64 { return &q.MaxVCPUs }, nil),

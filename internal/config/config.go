@@ -81,6 +81,7 @@ type Quota struct {
 	Templates        int
 	TemplateSize     Size
 	Keys             int
+	Execs            int
 	// RequestsPerSecond bounds calls, Calls those under way at once.
 	RequestsPerSecond float64
 	Calls             int

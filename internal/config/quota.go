@@ -41,6 +41,10 @@ func quotaSettings() []setting {
 			doc:     "Most API keys that a tenant may have, expired ones counted until they are forgotten." + overridden,
 			binding: whole(func(c *Config) *int { return &c.Quota.Keys }, 0, maxCount),
 		}, {
+			key: "quota.execs", def: "0", allowed: "a whole number, or 0 for no limit",
+			doc:     "Most execs of a tenant that may run at once, in all its sandboxes together." + overridden,
+			binding: whole(func(c *Config) *int { return &c.Quota.Execs }, 0, maxCount),
+		}, {
 			key: "quota.requests_per_second", def: "200", allowed: "a number from 0.1 to 1000000",
 			doc: "Most calls a second that a tenant may make, at all addresses together; bursts of twice as many are let through." +
 				overridden,

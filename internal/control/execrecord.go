@@ -31,6 +31,9 @@ func (x *execRecords) intend(ctx context.Context, e core.Exec, turn *turn) error
 		if sb.State == core.StateDeleted {
 			return core.Errorf(core.CodeNotFound, "no such sandbox")
 		}
+		if err := x.quotas.exec(tx, sb.Tenant); err != nil {
+			return err
+		}
 		if err := tx.PutExec(e); err != nil {
 			return err
 		}

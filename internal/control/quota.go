@@ -101,6 +101,15 @@ func (q *quotas) key(r store.Reader, id core.TenantID) error {
 	return q.fits(r, id, q.of(t), core.TenantUse{Keys: 1})
 }
 
+// exec checks that a tenant may have another exec that runs. It is called in the transaction that records it, before it does.
+func (q *quotas) exec(r store.Reader, id core.TenantID) error {
+	t, err := liveTenant(r, id)
+	if err != nil {
+		return err
+	}
+	return q.fits(r, id, q.of(t), core.TenantUse{Execs: 1})
+}
+
 // neverEndless refuses a sandbox without a limit of its own on what the tenant has a sum of.
 func neverEndless(quota core.Quota, r core.Resources) error {
 	if most, ok := core.Limited(quota.DiskBytes); ok && r.DiskBytes == 0 {
@@ -158,6 +167,7 @@ func (q *quotas) fits(r store.Reader, id core.TenantID, quota core.Quota, more c
 		{"templates", quota.Templates, has.Templates, more.Templates, count, "templates"},
 		{"template_bytes", quota.TemplateBytes, has.TemplateBytes, more.TemplateBytes, size, "of templates"},
 		{"keys", quota.Keys, has.Keys, more.Keys, count, "API keys"},
+		{"execs", quota.Execs, has.Execs, more.Execs, count, "execs that run"},
 	} {
 		if most, ok := core.Limited(c.limit); ok && c.more > 0 && c.has > most-c.more {
 			return overQuota(c.name, "it has %s of %s %s, and this takes %s more", c.show(c.has), c.show(most), c.noun, c.show(c.more))
@@ -175,7 +185,7 @@ func bounded(quota core.Quota, more core.TenantUse) bool {
 	_, vcpus := core.Limited(quota.VCPUs)
 	return vcpus && more.VCPUs > 0 || is(quota.Sandboxes, more.Sandboxes) || is(quota.MemoryBytes, more.MemoryBytes) ||
 		is(quota.DiskBytes, more.DiskBytes) || is(quota.Templates, more.Templates) || is(quota.TemplateBytes, more.TemplateBytes) ||
-		is(quota.Keys, more.Keys)
+		is(quota.Keys, more.Keys) || is(quota.Execs, more.Execs)
 }
 
 // overQuota says of what a tenant has too much already.

@@ -221,3 +221,49 @@ func TestExpiredKeysTakeNoPlace(t *testing.T) {
 		t.Errorf("it uses %+v, %v", state.Use, err)
 	}
 }
+
+// TestExecQuota: of many execs at once, in several sandboxes, as many as the quota allows run; the end of one makes room for another.
+func TestExecQuota(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	boxes := []core.Sandbox{w.create(core.SandboxSpec{}), w.create(core.SandboxSpec{})}
+	w.limit(core.Quota{Execs: ptr(int64(5))})
+	begin := func(i int) (core.Exec, error) {
+		e, _, err := w.svc.Exec(t.Context(), alice, string(boxes[i%2].ID), core.ExecSpec{Shell: "serve", Detach: true})
+		return e, err
+	}
+	var all sync.WaitGroup
+	var execs [40]core.Exec
+	var errs [40]error
+	for i := range execs {
+		all.Go(func() { execs[i], errs[i] = begin(i) })
+	}
+	all.Wait()
+	ran := -1
+	count := 0
+	for i, err := range errs {
+		if err == nil {
+			ran = i
+			count++
+			continue
+		}
+		if e := wantCode(t, err, core.CodeQuota); e.Field != "quota.execs" || e.Message != "the tenant's quota: it has 5 of 5 execs that run, and this takes 1 more" {
+			t.Fatalf("refused by %+v", e)
+		}
+	}
+	if count != 5 {
+		t.Fatalf("%d run, want 5", count)
+	}
+	if err := w.node.guest(execs[ran].Sandbox).finish(execs[ran].ID, core.Exec{Outcome: core.OutcomeExited, ExitCode: new(int)}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "there is room for one", func() bool { w.clock.advance(time.Second); _, err := begin(0); return err == nil })
+	_, err := begin(1)
+	wantCode(t, err, core.CodeQuota)
+	if err := w.svc.DeleteSandbox(t.Context(), alice, string(boxes[0].ID)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := begin(1); err != nil {
+		t.Errorf("those of a deleted sandbox count: %v", err)
+	}
+}

@@ -31,6 +31,8 @@ type Quota struct {
 	Templates     *int64 `json:"templates,omitempty"`
 	TemplateBytes *int64 `json:"template_bytes,omitempty"`
 	Keys          *int64 `json:"keys,omitempty"`
+	// Execs counts processes started by calls that have not ended, in all sandboxes together.
+	Execs *int64 `json:"execs,omitempty"`
 	// RequestsPerSecond bounds calls at all listeners, Calls those under way at once, streams and transfers too.
 	RequestsPerSecond *float64 `json:"requests_per_second,omitempty"`
 	Calls             *int64   `json:"calls,omitempty"`
@@ -51,6 +53,7 @@ func (q Quota) Over(base Quota) Quota {
 	fill(&q.Templates, base.Templates)
 	fill(&q.TemplateBytes, base.TemplateBytes)
 	fill(&q.Keys, base.Keys)
+	fill(&q.Execs, base.Execs)
 	fill(&q.RequestsPerSecond, base.RequestsPerSecond)
 	fill(&q.Calls, base.Calls)
 	fill(&q.MaxVCPUs, base.MaxVCPUs)
@@ -82,6 +85,6 @@ type TenantUse struct {
 	DiskBytes     int64
 	Templates     int64
 	TemplateBytes int64
-	// Keys are those that have not expired.
-	Keys int64
+	// Keys are those that have not expired, Execs those that run.
+	Keys, Execs int64
 }

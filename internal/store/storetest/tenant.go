@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func testTenant(t *testing.T, open Open) {
 		want.Labels = map[string]string{"plan": "pro"}
 		want.Quota = core.Quota{
 			Sandboxes: &ten, CreatesPerMinute: &ten, VCPUs: &half, MemoryBytes: &ten, DiskBytes: &ten, Templates: &ten, TemplateBytes: &ten,
-			Keys: &ten, RequestsPerSecond: &half, Calls: &ten, MaxVCPUs: &half, MaxMemoryBytes: &ten, MaxDiskBytes: &ten, MaxTTL: &hour,
+			Keys: &ten, Execs: &ten, RequestsPerSecond: &half, Calls: &ten, MaxVCPUs: &half, MaxMemoryBytes: &ten, MaxDiskBytes: &ten, MaxTTL: &hour,
 		}
 		want.SuspendedAt = epoch().Add(time.Minute)
 		s.update(func(tx store.Tx) error { return tx.PutTenant(want) })
@@ -155,10 +156,20 @@ func testTenantUse(t *testing.T, open Open) {
 		k.ExpiresAt = end
 		s.putKey(k)
 	}
+	running, ended := newSandbox(alice), newExec("")
+	s.view(func(r store.Reader) error {
+		got, _, err := r.ListSandboxes(alice, store.SandboxFilter{}, store.Page{Limit: 1})
+		running = got[0]
+		return err
+	})
+	ended.Sandbox, ended.Outcome, ended.ExitCode = running.ID, core.OutcomeExited, new(int)
+	s.update(func(tx store.Tx) error {
+		return errors.Join(tx.PutExec(newExec(running.ID)), tx.PutExec(newExec(running.ID)), tx.PutExec(ended))
+	})
 	s.view(func(r store.Reader) error {
 		got, err := r.TenantUse(alice, now)
 		wantSame(t, got, core.TenantUse{
-			Sandboxes: 3, VCPUs: 1, MemoryBytes: 200, DiskBytes: 30, Templates: 1, TemplateBytes: tmpl.SizeBytes, Keys: 2,
+			Sandboxes: 3, VCPUs: 1, MemoryBytes: 200, DiskBytes: 30, Templates: 1, TemplateBytes: tmpl.SizeBytes, Keys: 2, Execs: 2,
 		})
 		if err != nil {
 			return err
