@@ -3,7 +3,7 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "ade3d2958baa21a50ce82713ae85a6b9a28c09a95adc2a1f1055713e98486ae8"
+const DocumentDigest = "57dae6f81ed0e64999cd65c4bcf723047c01622ef3f65ac3adabaedfe714ffcd"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
 const TypesDigest = "4eda039aeedfeb48970967d72d3c23e9e48c75a6d02dcca3bd95da9e09d3ef25"
