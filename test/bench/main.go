@@ -66,6 +66,9 @@ func run(ctx context.Context, o options) (err error) {
 	if o.only == stepImport { // which brings its own
 		srv.templates, bare.noTemplate = noTemplates, true
 	}
+	if o.only == "" || o.only == stepBurst {
+		srv.templates = "minimal,base"
+	}
 	defer func() {
 		clean := errors.Join(srv.remove(), bare.remove())
 		if clean == nil {

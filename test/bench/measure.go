@@ -29,7 +29,7 @@ func measureAll(ctx context.Context, o options, srv *server, b *bare, r *report)
 		{"exec", measureExec},
 		{"idle", measureIdle},
 		{"many", measureMany},
-		{"burst", measureBurst},
+		{stepBurst, measureBurst},
 		{"files", measureFiles},
 		{"records", measureRecords},
 		{"neighbours", measureNeighbours},

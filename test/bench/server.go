@@ -30,12 +30,34 @@ type server struct {
 	client            *shoal.Client
 }
 
-// start starts the server on a fresh data directory and waits for its template.
+// start starts the server on a fresh data directory and waits for its templates, so that making them disturbs no measurement.
 func (s *server) start(ctx context.Context) error {
 	if err := os.Mkdir(s.dir, 0o711); err != nil {
 		return err
 	}
-	return s.launch(ctx)
+	if err := s.launch(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Minute)
+	defer cancel()
+	for _, name := range strings.Split(cmp.Or(s.templates, "minimal"), ",") {
+		if name == noTemplates {
+			continue
+		}
+		for {
+			t, err := s.client.Templates().Get(ctx, name)
+			if err == nil && t.State == shoal.TemplateReady {
+				break
+			}
+			if err == nil && t.State == shoal.TemplateFailed {
+				return fmt.Errorf("the template %s was not made: %v", name, t)
+			}
+			if pause(ctx, time.Second) != nil {
+				return fmt.Errorf("the template %s is not ready: %w", name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // launch starts the server on its data directory and waits until it is ready.
