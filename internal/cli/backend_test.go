@@ -33,6 +33,8 @@ type backend struct {
 	control *control.Service
 	// release lets the template's build end; nothing can be created before.
 	release func()
+	// shutDown ends the API's streams, as the end of a server does.
+	shutDown func()
 }
 
 func newBackend(t *testing.T) *backend {
@@ -110,7 +112,7 @@ func newBackend(t *testing.T) *backend {
 	t.Cleanup(a.Close)
 	t.Cleanup(m.endAll)
 	var once sync.Once
-	b := &backend{url: server.URL, tlsURL: encrypted.URL, key: key.Reveal(), machine: m, control: svc, release: func() { once.Do(func() { close(goOn) }) }}
+	b := &backend{url: server.URL, tlsURL: encrypted.URL, key: key.Reveal(), machine: m, control: svc, release: func() { once.Do(func() { close(goOn) }) }, shutDown: a.Close}
 	t.Cleanup(b.release)
 	return b
 }

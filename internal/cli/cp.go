@@ -49,6 +49,9 @@ A sandbox that was started by an older release gets file after file, 8 at once, 
 					return usage(c, "%v", err)
 				}
 			}
+			if a.json() && to == (location{path: stdio}) {
+				return usage(c, "a file on our output is not printed as json: leave -o json out, or say a DST")
+			}
 			client, err := a.client()
 			if err != nil {
 				return err
@@ -59,7 +62,7 @@ A sandbox that was started by an older release gets file after file, 8 at once, 
 				}
 				return remote(client, l.sandbox)
 			}
-			return a.copy(c.Context(), tree(from), from.path, tree(to), to.path)
+			return resultOfCopy(args[0], args[1]).one(a, a.copy(c.Context(), tree(from), from.path, tree(to), to.path))
 		},
 	}
 }

@@ -17,7 +17,15 @@ type result struct {
 	Tenant    string `json:"tenant,omitempty"`
 	Operation string `json:"operation,omitempty"`
 	Template  string `json:"template,omitempty"`
-	Done      bool   `json:"done"`
+	Registry  string `json:"registry,omitempty"`
+	Tag       string `json:"tag,omitempty"`
+	// Path is of a sandbox's file. What isn't UTF-8 is in PathRaw.
+	Path    string `json:"path,omitempty"`
+	PathRaw []byte `json:"path_raw,omitempty"`
+	// Source and Destination are those of a copy.
+	Source      string `json:"source,omitempty"`
+	Destination string `json:"destination,omitempty"`
+	Done        bool   `json:"done"`
 	// Code and Message say why it was not done.
 	Code    shoal.Code `json:"code,omitempty"`
 	Message string     `json:"message,omitempty"`
@@ -36,6 +44,10 @@ func resultOf(what, item string, err error) result {
 		r.Operation = item
 	case "template":
 		r.Template = item
+	case "registry":
+		r.Registry = item
+	case "path":
+		r.Path, r.PathRaw = shoal.Text([]byte(item))
 	default:
 		r.Sandbox = item
 	}
@@ -73,9 +85,29 @@ func each(a *app, what string, items []string, do func(string) error) error {
 	case unreachable(last) != "" || len(items) == 1:
 		return last
 	case len(failed) > 0:
-		return severalError(failed)
+		return severalError(distinct(failed))
 	}
 	return nil
+}
+
+// resultOfCopy is what comes of a move or a copy.
+func resultOfCopy(from, to string) result {
+	return result{Source: strings.ToValidUTF8(from, "?"), Destination: strings.ToValidUTF8(to, "?")}
+}
+
+// one prints what came of a command on a single thing, if results are printed as objects, and returns why it was not done.
+func (r result) one(a *app, err error) error {
+	if !a.json() || unreachable(err) != "" {
+		return err
+	}
+	r.Done = err == nil
+	if err != nil {
+		r.Code, r.Message = shoal.ErrorCode(err), explain(err)
+	}
+	if perr := a.printJSON([]result{r}); perr != nil {
+		return perr
+	}
+	return err
 }
 
 // distinct leaves out what was named before.

@@ -142,7 +142,10 @@ followed.`,
 			}
 			return f.on(c, args[0], func(ctx context.Context, files shoal.Files) error {
 				if len(remove)+len(change.SetXattrs) > 0 {
-					_, err := files.Change(ctx, args[1], change)
+					info, err := files.Change(ctx, args[1], change)
+					if err == nil && f.json() {
+						err = f.printJSON([]shoal.FileInfo{info})
+					}
 					return err
 				}
 				info, err := files.StatXattrs(ctx, args[1])
@@ -170,27 +173,40 @@ func (f fileCommands) watch() *cobra.Command {
 		Short: "Show what happens to files",
 		Long: `Show what happens to the files in a directory, with -r also below it, until it is interrupted or the directory goes: create,
 write, remove, rename, chmod. A line overflow says that so much has happened that not all of it is shown. With -o json each
-line is one event.`,
+line is one event.
+
+When the server is restarted, the watch is over and the exit code is 125: what happens from then on is not known. Start it again, and
+look at what is there then.`,
 		Example: `  shoal files watch -r lab /home/user
   shoal files watch lab /tmp -o json | jq -r 'select(.type == "create").path'`,
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), unix.SIGINT, unix.SIGTERM)
 			defer stop()
+			watching := false
 			err := f.on(c, args[0], func(_ context.Context, files shoal.Files) error {
 				w, err := files.Watch(ctx, args[1], recursive)
 				if err != nil {
 					return err
 				}
+				watching = true
 				return errors.Join(f.events(w), w.Close())
 			})
-			if ctx.Err() != nil {
+			switch {
+			case ctx.Err() != nil:
 				return nil // Being interrupted is how this ends.
+			case watching && shoal.ErrorCode(err) == shoal.CodeUnavailable:
+				return watchOver(err)
 			}
 			return err
 		},
 	}
 	c.Flags().BoolVarP(&recursive, "recursive", "r", false, "watch everything below, too")
 	return c
+}
+
+// watchOver says what the end of a watch means that the server or the connection to it has ended.
+func watchOver(err error) error {
+	return &exitError{exitOurs, fmt.Errorf("the watch is over, and what has changed since is not known: start it again and look at what is there (%s)", explain(err))}
 }
 
 // events prints what happens until the directory goes.

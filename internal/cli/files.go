@@ -25,7 +25,8 @@ func filesCommand(a *app) *cobra.Command {
 		Aliases:    []string{"file", "fs"},
 		SuggestFor: []string{"stat", "mv", "mkdir", "chmod", "chown", "ln", "watch", "cat"},
 		Long: `Look at, change and watch files in a sandbox, without starting a process. Paths are absolute. 'shoal cp' copies what is in
-them; with - as its SRC or DST it writes or shows a file.
+them; with - as its SRC or DST it writes or shows a file. If one of several paths can't be had, the others are dealt with all the
+same and the exit code is 125.
 
 The files of a sandbox that has failed can be looked at, summed up and copied out, and not changed.`,
 		Example: `  shoal files ls lab /home/user --depth 3
@@ -50,21 +51,56 @@ func (f fileCommands) on(c *cobra.Command, sandbox string, do func(ctx context.C
 	return withinSandbox(c.Context(), client, sandbox, do(c.Context(), client.Files(sandbox)))
 }
 
-// each does something to each path, up to the first that fails, and prints what it returns.
+// every does something to each path, and reports all failures, by path if there are several.
+func (f fileCommands) every(c *cobra.Command, sandbox string, paths []string, do func(ctx context.Context, files shoal.Files, path string) error) error {
+	client, err := f.client()
+	if err != nil {
+		return err
+	}
+	var (
+		failed []string
+		last   error
+	)
+	for _, p := range paths {
+		last = withinSandbox(c.Context(), client, sandbox, do(c.Context(), client.Files(sandbox), p))
+		switch {
+		case last == nil:
+		case len(paths) == 1, unreachable(last) != "", errors.As(last, new(*notFoundError)), errors.As(last, new(*exitError)):
+			return last // So it would be for the others.
+		default:
+			failed = append(failed, printable(p)+": "+explain(last))
+		}
+	}
+	if len(failed) > 0 {
+		return severalError(failed)
+	}
+	return nil
+}
+
+// each is every for what returns a file, and prints those.
 func (f fileCommands) each(c *cobra.Command, sandbox string, paths []string, do func(ctx context.Context, files shoal.Files, path string) (shoal.FileInfo, error)) error {
-	return f.on(c, sandbox, func(ctx context.Context, files shoal.Files) error {
-		list := []shoal.FileInfo{}
-		for _, p := range paths {
-			info, err := do(ctx, files, p)
-			if err != nil {
-				return err
-			}
+	list := []shoal.FileInfo{}
+	err := f.every(c, sandbox, paths, func(ctx context.Context, files shoal.Files, p string) error {
+		info, err := do(ctx, files, p)
+		if err == nil {
 			list = append(list, info)
 		}
-		if f.json() {
-			return f.printJSON(list)
-		}
-		return nil
+		return err
+	})
+	if f.json() && (err == nil || len(list) > 0) {
+		return errors.Join(f.printJSON(list), err)
+	}
+	return err
+}
+
+// done does something to each path that returns nothing, and prints of each what came of it with -o json.
+func (f fileCommands) done(c *cobra.Command, sandbox string, paths []string, do func(ctx context.Context, files shoal.Files, path string) error) error {
+	client, err := f.client()
+	if err != nil {
+		return err
+	}
+	return each(f.app, "path", paths, func(p string) error {
+		return withinSandbox(c.Context(), client, sandbox, do(c.Context(), client.Files(sandbox), p))
 	})
 }
 
@@ -87,13 +123,18 @@ where the sandbox has them. With -o json each line is one file.`,
 					list = files.Walk(ctx, args[1], depth)
 				}
 				t := newTable(f.out, "MODE", "OWNER", "GROUP", "SIZE", "MODIFIED", "NAME")
+				shown := false
 				for info, err := range list {
 					if err == nil && f.json() {
 						err = f.printLine(info)
 					}
+					if err != nil && !shown {
+						return err // A heading alone would look like an empty directory.
+					}
 					if err != nil {
 						return errors.Join(err, t.flush())
 					}
+					shown = true
 					if !f.json() {
 						t.row(fileRow(info, strings.TrimPrefix(strings.TrimPrefix(info.PathBytes(), strings.TrimRight(args[1], "/")), "/"))...)
 					}
@@ -150,24 +191,22 @@ func (f fileCommands) stat() *cobra.Command {
 		Example: `  shoal files stat lab /etc/passwd
   shoal files stat lab /home/user/data.csv --xattrs -o json`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return f.on(c, args[0], func(ctx context.Context, files shoal.Files) error {
-				list := []shoal.FileInfo{}
-				for _, p := range args[1:] {
-					stat := files.Stat
-					if xattrs {
-						stat = files.StatXattrs
-					}
-					info, err := stat(ctx, p)
-					if err != nil {
-						return err
-					}
+			list := []shoal.FileInfo{}
+			err := f.each(c, args[0], args[1:], func(ctx context.Context, files shoal.Files, p string) (shoal.FileInfo, error) {
+				stat := files.Stat
+				if xattrs {
+					stat = files.StatXattrs
+				}
+				info, err := stat(ctx, p)
+				if err == nil {
 					list = append(list, info)
 				}
-				if f.json() {
-					return f.printJSON(list)
-				}
-				return f.printFiles(list)
+				return info, err
 			})
+			if f.json() {
+				return err
+			}
+			return errors.Join(f.printFiles(list), err)
 		},
 	}
 	c.Flags().BoolVar(&xattrs, "xattrs", false, "show the extended attributes that begin with user., too")
@@ -210,13 +249,8 @@ func (f fileCommands) rm() *cobra.Command {
 		Long:    `Remove files, links themselves and empty directories; with -r directories with all that is in them.`,
 		Example: `  shoal files rm -r lab /home/user/build`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return f.on(c, args[0], func(ctx context.Context, files shoal.Files) error {
-				for _, p := range args[1:] {
-					if err := files.Remove(ctx, p, recursive); err != nil {
-						return err
-					}
-				}
-				return nil
+			return f.done(c, args[0], args[1:], func(ctx context.Context, files shoal.Files, p string) error {
+				return files.Remove(ctx, p, recursive)
 			})
 		},
 	}
@@ -239,13 +273,8 @@ func (f fileCommands) mkdir() *cobra.Command {
 			if mode.set {
 				o.Mode = mode.bits
 			}
-			return f.on(c, args[0], func(ctx context.Context, files shoal.Files) error {
-				for _, p := range args[1:] {
-					if err := files.Mkdir(ctx, p, o); err != nil {
-						return err
-					}
-				}
-				return nil
+			return f.done(c, args[0], args[1:], func(ctx context.Context, files shoal.Files, p string) error {
+				return files.Mkdir(ctx, p, o)
 			})
 		},
 	}
@@ -262,7 +291,9 @@ func (f fileCommands) mv() *cobra.Command {
 		Long:    `Move or rename a file or directory inside a sandbox. TO is its new path, also if there is a directory; a file at TO is replaced.`,
 		Example: `  shoal files mv lab /home/user/a.txt /home/user/b.txt`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return f.on(c, args[0], func(ctx context.Context, files shoal.Files) error { return files.Move(ctx, args[1], args[2]) })
+			return resultOfCopy(args[1], args[2]).one(f.app, f.on(c, args[0], func(ctx context.Context, files shoal.Files) error {
+				return files.Move(ctx, args[1], args[2])
+			}))
 		},
 	}
 }
@@ -277,19 +308,16 @@ func (f fileCommands) sum() *cobra.Command {
 		Example: `  shoal files sum lab /home/user/data.csv
   shoal files sum --algorithm md5 lab /etc/passwd /etc/group`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return f.on(c, args[0], func(ctx context.Context, files shoal.Files) error {
-				for _, p := range args[1:] {
-					sum, err := files.Checksum(ctx, p, algorithm)
-					if err == nil && f.json() {
-						err = f.printLine(sum)
-					} else if err == nil {
-						_, err = fmt.Fprintf(f.out, "%s  %s\n", sum.Digest, printable(p))
-					}
-					if err != nil {
-						return err
-					}
+			return f.every(c, args[0], args[1:], func(ctx context.Context, files shoal.Files, p string) error {
+				sum, err := files.Checksum(ctx, p, algorithm)
+				switch {
+				case err != nil:
+					return err
+				case f.json():
+					return f.printLine(sum)
 				}
-				return nil
+				_, err = fmt.Fprintf(f.out, "%s  %s\n", sum.Digest, printable(p))
+				return err
 			})
 		},
 	}

@@ -49,7 +49,8 @@ func TestScripts(t *testing.T) {
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"exits": exits,
 					// release lets the template be built.
-					"release": func(*testscript.TestScript, bool, []string) { b.release() },
+					"release":  func(*testscript.TestScript, bool, []string) { b.release() },
+					"shutdown": func(*testscript.TestScript, bool, []string) { b.shutDown() },
 					// full leaves no room on the machine.
 					"full": func(*testscript.TestScript, bool, []string) { b.machine.setFull() },
 					// vanish SANDBOX ends a sandbox as a crash of its sentry would.

@@ -119,7 +119,8 @@ itself has no second one.`,
 				return err
 			}
 			if remove {
-				return aboutTemplate(args[0]+":"+args[1], client.Templates().Untag(c.Context(), args[0], args[1]))
+				ref := args[0] + ":" + args[1]
+				return result{Template: args[0], Tag: args[1]}.one(a, aboutTemplate(ref, client.Templates().Untag(c.Context(), args[0], args[1])))
 			}
 			t, err := client.Templates().Tag(c.Context(), args[0], args[1])
 			if err != nil {

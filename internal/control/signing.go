@@ -82,8 +82,10 @@ func (s *signing) SignFile(ctx context.Context, p Principal, ref string, g core.
 
 func checkGrant(g core.FileGrant) error {
 	switch {
-	case g.Path == "" || g.Path[0] != '/' || len(g.Path) > 4096 || strings.ContainsRune(g.Path, 0):
-		return core.Invalid("path", "path is absolute, has at most 4096 bytes and no NUL")
+	case len(g.Path) > 4096 || strings.ContainsRune(g.Path, 0):
+		return core.Invalid("path", "path can have at most 4096 bytes and no NUL")
+	case g.Path == "" || g.Path[0] != '/':
+		return core.Invalid("path", "path must be absolute, it begins with a slash: %q", g.Path)
 	case g.For < 0 || g.For > maxGrant || g.For != 0 && g.For < time.Second:
 		return core.Invalid("expires_in_seconds", "a signed URL lasts 1 second to 7 days")
 	case !g.Write && (g.MaxBytes != 0 || g.User != "" || g.Parents):

@@ -204,9 +204,9 @@ func checkPath(field, path string) (string, error) {
 	case path == "":
 		return "", core.Invalid(field, "%s is needed", field)
 	case path[0] != '/':
-		return "", core.Invalid(field, "%s is absolute: it begins with a slash", field)
+		return "", core.Invalid(field, "%s must be absolute, it begins with a slash: %q", field, path[:min(len(path), maxPath)])
 	case len(path) > maxPath:
-		return "", core.Invalid(field, "%s has at most %d bytes", field, maxPath)
+		return "", core.Invalid(field, "%s can have at most %d bytes", field, maxPath)
 	case strings.Contains(path, "\x00"):
 		return "", core.Invalid(field, "%s can't hold a NUL", field)
 	}

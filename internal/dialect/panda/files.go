@@ -53,9 +53,9 @@ func (r *request) filePath() (string, error) {
 	case p == "":
 		return "", core.Invalid("path", "path is needed")
 	case p[0] != '/':
-		return "", core.Invalid("path", "path is absolute: it begins with a slash")
+		return "", core.Invalid("path", "path must be absolute, it begins with a slash: %q", p[:min(len(p), maxPath)])
 	case len(p) > maxPath:
-		return "", core.Invalid("path", "path has at most %d bytes", maxPath)
+		return "", core.Invalid("path", "path can have at most %d bytes", maxPath)
 	case strings.Contains(p, "\x00"):
 		return "", core.Invalid("path", "path can't hold a NUL")
 	}

@@ -66,7 +66,7 @@ func (t *Tree) open() (*root, error) {
 func clean(field, name string) (string, error) {
 	switch {
 	case !strings.HasPrefix(name, "/"):
-		return "", core.Invalid(field, "a path is absolute")
+		return "", core.Invalid(field, "a path must be absolute, it begins with a slash: %s", files.Quote(name))
 	case strings.ContainsRune(name, 0):
 		return "", core.Invalid(field, "a path has no zero byte")
 	}
