@@ -143,6 +143,7 @@ func importImage(ctx context.Context, src core.ImageSource, _ string, progress f
 	}
 	return control.BuiltTemplate{Source: "an image", Config: core.TemplateConfig{
 		User: "root", Workdir: "/", Entrypoint: []string{"echo", "two words"}, Cmd: []string{"ran"},
+		Labels: map[string]string{"org.example.made-by": "a test"},
 	}}, nil
 }
 

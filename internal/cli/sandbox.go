@@ -370,16 +370,8 @@ func printSandbox(out io.Writer, d sandboxDetails) error {
 	line("persistent", strconv.FormatBool(d.Persistent))
 	line("vcpus", strconv.FormatFloat(d.VCPUs, 'g', -1, 64))
 	line("memory", bytesText(d.MemoryBytes))
-	if d.DiskBytes > 0 {
-		line("disk", bytesText(d.DiskBytes))
-	}
-	for _, l := range []struct {
-		name  string
-		value int64
-	}{{"pids", d.Pids}, {"open files", d.OpenFiles}, {"cpu weight", d.CPUWeight}, {"io weight", d.IOWeight}} {
-		if l.value > 0 {
-			line(l.name, strconv.FormatInt(l.value, 10))
-		}
+	for _, l := range otherLimits(d.Sandbox) {
+		line(l[0], l[1])
 	}
 	line("labels", joinPairs(d.Labels))
 	line("env", joinPairs(d.Env))
@@ -394,6 +386,22 @@ func printSandbox(out io.Writer, d sandboxDetails) error {
 		}
 	}
 	return t.flush()
+}
+
+// otherLimits are the limits of a sandbox beside those of processor and memory, as far as it has them, each with its name.
+func otherLimits(sb shoal.Sandbox) (list [][2]string) {
+	if sb.DiskBytes > 0 {
+		list = append(list, [2]string{"disk", bytesText(sb.DiskBytes)})
+	}
+	for _, l := range []struct {
+		name  string
+		value int64
+	}{{"pids", sb.Pids}, {"open files", sb.OpenFiles}, {"cpu weight", sb.CPUWeight}, {"io weight", sb.IOWeight}} {
+		if l.value > 0 {
+			list = append(list, [2]string{l.name, strconv.FormatInt(l.value, 10)})
+		}
+	}
+	return list
 }
 
 func joinPairs(m map[string]string) string {

@@ -192,6 +192,9 @@ func printChanged(out io.Writer, now time.Time, sb shoal.Sandbox) error {
 	}
 	t.row("vcpus", strconv.FormatFloat(sb.VCPUs, 'g', -1, 64))
 	t.row("memory", bytesText(sb.MemoryBytes))
+	for _, l := range otherLimits(sb) {
+		t.row(l[0], l[1])
+	}
 	t.row("labels", joinPairs(sb.Labels))
 	return t.flush()
 }

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +25,8 @@ with python3, and base, with pip, node, npm, git, curl, jq, a compiler and a use
 image, or of a sandbox that you have prepared.
 
 Each import or create of a name makes its next version. NAME is the newest that is ready, NAME@3 a version, NAME:TAG what a
-tag points to; the id of a version and the digest of its files serve too. Yours come before those of the server of the same name.`,
+tag points to; the id of a version and the digest of its files serve too. Yours come before those of the server of the same name, which then are
+had by their ids alone: 'shoal template ls NAME' shows them.`,
 		Example: `  shoal template import app ghcr.io/owner/app:1.2
   shoal template import app ./app.tar
   shoal template create warm --from lab
@@ -168,7 +171,11 @@ func templateState(t shoal.Template) string {
 }
 
 func printTemplates(out io.Writer, now time.Time, list []shoal.Template) error {
-	t := newTable(out, "NAME", "VERSION", "TAGS", "STATE", "SIZE", "AGE", "USER", "SOURCE")
+	own := map[string]bool{}
+	for _, x := range list {
+		own[x.Name] = own[x.Name] || x.Owner != ownerSystem
+	}
+	t := newTable(out, "NAME", "VERSION", "OWNER", "TAGS", "STATE", "SIZE", "AGE", "USER", "SOURCE")
 	for _, x := range list {
 		note := x.Source
 		switch {
@@ -181,9 +188,20 @@ func printTemplates(out io.Writer, now time.Time, list []shoal.Template) error {
 		if x.SizeBytes > 0 {
 			size = bytesText(x.SizeBytes)
 		}
-		t.row(x.Name, strconv.FormatInt(x.Version, 10), strings.Join(x.Tags, ","), templateState(x), size, age(now, x.CreatedAt), x.User, note)
+		t.row(x.Name, strconv.FormatInt(x.Version, 10), templateOwner(x, own), strings.Join(x.Tags, ","), templateState(x), size, age(now, x.CreatedAt), x.User, note)
 	}
 	return t.flush()
+}
+
+// ownerSystem is the owner of the templates that came with the server.
+const ownerSystem = "system"
+
+// templateOwner says whose a template is; of one of the server's whose name the tenant has too, also by which id it can be had.
+func templateOwner(x shoal.Template, own map[string]bool) string {
+	if x.Owner == ownerSystem && own[x.Name] {
+		return x.Owner + ", by " + x.ID
+	}
+	return x.Owner
 }
 
 func printTemplate(out io.Writer, x shoal.Template) error {
@@ -215,6 +233,9 @@ func printTemplate(out io.Writer, x shoal.Template) error {
 		if l[1] != "" {
 			t.row(l[0], l[1])
 		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(x.Labels)) {
+		t.row("label", k+"="+clipRunes(x.Labels[k], 120))
 	}
 	return t.flush()
 }

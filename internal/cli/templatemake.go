@@ -190,6 +190,7 @@ func makeTemplate(ctx context.Context, a *app, client *shoal.Client, req shoal.C
 	if err != nil {
 		return err
 	}
+	sayHidden(ctx, a, client, req.Name)
 	if detach {
 		if a.json() {
 			return a.printJSON(op)
@@ -212,6 +213,19 @@ func makeTemplate(ctx context.Context, a *app, client *shoal.Client, req shoal.C
 	}
 	fmt.Fprintln(a.out, op.Result["template"])
 	return nil
+}
+
+// sayHidden warns that a name is also one of the server's templates, which it leads to no more once the tenant's own is ready.
+func sayHidden(ctx context.Context, a *app, client *shoal.Client, name string) {
+	for t, err := range client.Templates().Find(ctx, shoal.TemplatesOptions{Name: name}) {
+		if err != nil {
+			return // It is only a warning.
+		}
+		if t.Owner == ownerSystem {
+			fmt.Fprintf(a.err, "shoal: a template that came with the server is called %s too: from now on that name means yours; the server's is had by its id, %s\n", name, t.ID)
+			return
+		}
+	}
 }
 
 // upload sends a file, a directory or our input, and returns the upload's id.
