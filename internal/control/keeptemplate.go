@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"shoal/internal/core"
 	"shoal/internal/failpoint"
@@ -167,12 +168,16 @@ func (k *keeping) recordDeleted(tx store.Tx, p Principal, rec core.Template) err
 	if rec.State == core.TemplateBuilding {
 		return core.Errorf(core.CodeConflict, "%s is still being made: cancel its operation instead", rec.Ref())
 	}
-	users, err := tx.TemplateUsers(rec.ID)
+	most := namedUsers
+	if len(p.Labels) > 0 {
+		most = 0 // Such a key doesn't see all sandboxes.
+	}
+	users, names, err := tx.TemplateUsers(p.Tenant, rec.ID, most)
 	if err != nil {
 		return err
 	}
 	if users > 0 {
-		return core.Errorf(core.CodeConflict, "%s is used by %s: delete them first", rec.Ref(), sandboxes(users))
+		return core.Errorf(core.CodeConflict, "%s is used by %s", rec.Ref(), inUse(users, names))
 	}
 	rec.State = core.TemplateDeleted
 	if _, err := tx.PutTemplate(rec); err != nil {
@@ -185,11 +190,23 @@ func (k *keeping) recordDeleted(tx store.Tx, p Principal, rec core.Template) err
 	return templateEvent(tx, rec, core.EventTemplateDeleted, p.Actor, now, nil)
 }
 
-func sandboxes(n int) string {
-	if n == 1 {
-		return "1 sandbox"
+// namedUsers is how many of the sandboxes that keep a template are named.
+const namedUsers = 3
+
+// inUse says which sandboxes are in the way.
+func inUse(n int, names []string) string {
+	text, what := "1 sandbox", "delete it first"
+	if n > 1 {
+		text, what = fmt.Sprintf("%d sandboxes", n), "delete them first"
 	}
-	return fmt.Sprintf("%d sandboxes", n)
+	if len(names) > 0 {
+		text += " (" + strings.Join(names, ", ")
+		if n > len(names) {
+			text += " and others"
+		}
+		text += ")"
+	}
+	return text + ": " + what
 }
 
 // finishSoon removes a deleted template's files and then its record, in the background, for as long as it takes.

@@ -58,7 +58,7 @@ func TestDeleteTemplate(t *testing.T) {
 	sb := g.world.create(core.SandboxSpec{Template: "app@2"})
 	for _, ref := range []string{"app@2", string(two.ID), "app"} {
 		err := g.svc.DeleteTemplate(t.Context(), alice, ref)
-		if e := wantCode(t, err, core.CodeConflict); e.Message != "app@2 is used by 1 sandbox: delete them first" {
+		if e := wantCode(t, err, core.CodeConflict); e.Message != "app@2 is used by 1 sandbox ("+string(sb.ID)+"): delete it first" {
 			t.Errorf("%s: %s", ref, e.Message)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"shoal/internal/core"
 )
 
@@ -75,7 +77,24 @@ func (g *Guard) DialContext(ctx context.Context, network, address string) (net.C
 			break
 		}
 	}
-	return nil, core.Wrap(core.CodeUnavailable, errors.Join(errs...), "%s can't be reached", address)
+	err = errors.Join(errs...)
+	return nil, core.Wrap(core.CodeUnavailable, err, "%s can't be reached%s", address, reason(err))
+}
+
+// reason says in plain words why a dial failed, as far as that may be told; else nothing.
+func reason(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
+		return ": the connection is refused there"
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+		return ": there is no way to it from the server"
+	case errors.Is(err, unix.ECONNRESET):
+		return ": the connection is cut off there"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return ": it does not answer in time"
+	}
+	return ""
 }
 
 // Check judges HOST:PORT as DialContext would, without dialing.

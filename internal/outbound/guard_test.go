@@ -127,6 +127,24 @@ func TestNoRebinding(t *testing.T) {
 	}
 }
 
+// TestReason: why a host can't be reached is said, and not what its name means.
+func TestReason(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := portOf(netip.MustParseAddrPort(l.Addr().String()))
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g := outbound.New(outbound.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Resolver: fixed("registry.test", "127.0.0.1")})
+	_, err = g.DialContext(t.Context(), "tcp", "registry.test:"+closed)
+	var e *core.Error
+	if want := "registry.test:" + closed + " can't be reached: the connection is refused there"; !errors.As(err, &e) || e.Code != core.CodeUnavailable || e.Message != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func portOf(at netip.AddrPort) string { return at.String()[strings.LastIndex(at.String(), ":")+1:] }
 
 // TestRedirects: where a redirect leads is judged like any other target.

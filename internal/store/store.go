@@ -219,8 +219,9 @@ type TemplateReader interface {
 	ListTemplates(tenant core.TenantID, filter TemplateFilter, page Page) (list []core.Template, next string, err error)
 	// TemplatesInState returns the templates of every tenant in a state. It is for the reconcile loop.
 	TemplatesInState(state core.TemplateState) ([]core.Template, error)
-	// TemplateUsers counts the sandboxes that are not deleted and started from a version.
-	TemplateUsers(id core.TemplateID) (int, error)
+	// TemplateUsers counts the sandboxes that are not deleted and started from a version, and names the newest of those that the tenant
+	// has, at most so many, by their names or else their ids.
+	TemplateUsers(tenant core.TenantID, id core.TemplateID, most int) (n int, names []string, err error)
 }
 
 // TemplateFilter selects templates. A zero field selects nothing out.

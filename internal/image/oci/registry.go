@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -50,12 +51,12 @@ func openRegistry(ctx context.Context, cfg Config, want v1.Platform) (image, fun
 	r, err := connect(ctx, cfg, ref.Context(), auth, base)
 	if err != nil {
 		base.CloseIdleConnections()
-		return image{}, nil, explain(ref, err)
+		return image{}, nil, explain(ref, cfg.Source, err)
 	}
 	img, err := r.find(ctx, ref, want)
 	if err != nil {
 		base.CloseIdleConnections()
-		return image{}, nil, explain(ref, err)
+		return image{}, nil, explain(ref, cfg.Source, err)
 	}
 	return img, base.CloseIdleConnections, nil
 }
@@ -224,7 +225,7 @@ func transient(err error) bool {
 }
 
 // explain turns what the library says into an Error. What a registry says of itself is only logged: it is a stranger's text.
-func explain(ref name.Reference, err error) error {
+func explain(ref name.Reference, src core.ImageSource, err error) error {
 	var own *core.Error
 	if errors.As(err, &own) {
 		return err
@@ -232,10 +233,13 @@ func explain(ref name.Reference, err error) error {
 	host := ref.Context().RegistryStr()
 	var status *transport.Error
 	if !errors.As(err, &status) {
-		return core.Wrap(core.CodeUnavailable, err, "the registry %s can't be reached, or what it says is not understood", host)
+		return core.Wrap(core.CodeUnavailable, err, "the registry %s can't be reached, or what it says is not understood%s", host, tlsReason(err))
 	}
 	switch status.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
+		if src.Username != "" || src.Password != "" {
+			return core.Wrap(core.CodeDenied, err, "the registry %s refuses access to %s with the login that it got: user name or password is wrong, or may not read it, or it is not there", host, ref)
+		}
 		return core.Wrap(core.CodeDenied, err, "the registry %s refuses access to %s: it is not there, or needs a user name and password that may read it", host, ref)
 	case http.StatusNotFound:
 		return core.Wrap(core.CodeNotFound, err, "the registry %s has no image %s", host, ref)
@@ -246,6 +250,14 @@ func explain(ref name.Reference, err error) error {
 		return core.Wrap(core.CodeUnavailable, err, "the registry %s answers with an error of its own (%d)", host, status.StatusCode)
 	}
 	return core.Wrap(core.CodeUnavailable, err, "the registry %s does not give out %s (%d)", host, ref, status.StatusCode)
+}
+
+// tlsReason says in plain words what was wrong with the encryption of a connection, if that was it.
+func tlsReason(err error) string {
+	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		return ": its certificate is not one that this server trusts"
+	}
+	return ""
 }
 
 // speaksPlain reports whether the operator lists a registry as one without TLS.

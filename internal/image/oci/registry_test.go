@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -91,7 +92,7 @@ func TestBasicLogin(t *testing.T) {
 	wantError(t, h.configFor(t, ref), core.CodeDenied, "refuses access")
 	wrong := withLogin(h.configFor(t, ref))
 	wrong.Source.Password = "wrong"
-	wantError(t, wrong, core.CodeDenied, "refuses access")
+	wantError(t, wrong, core.CodeDenied, "with the login that it got: user name or password is wrong")
 	cfg := withLogin(h.configFor(t, ref))
 	checkSample(t, cfg, mustImport(t, cfg))
 	half := h.configFor(t, ref)
@@ -340,6 +341,17 @@ func TestPlainHTTP(t *testing.T) {
 	wantError(t, cfg, core.CodeDenied, "templates.http_registries does not list it")
 	cfg.PlainHTTP = []string{"127.0.0.1"}
 	mustImport(t, cfg)
+}
+
+// TestUntrusted: a registry with a certificate of nobody's is not spoken to, and that is said.
+func TestUntrusted(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	cfg := newConfig(t)
+	cfg.Source.Ref = strings.TrimPrefix(server.URL, "https://") + "/app:v1"
+	wantError(t, cfg, core.CodeUnavailable, "its certificate is not one that this server trusts")
 }
 
 // TestBrokenDownloads: a connection that breaks is taken up where it broke, whether the registry knows ranges or not.

@@ -54,10 +54,20 @@ func (r *reader) TemplateByID(id core.TemplateID) (core.Template, error) {
 	return one(r, noTemplate, scanTemplate, selectTemplate+"WHERE id = ? AND "+existing, id)
 }
 
-// TemplateUsers counts the sandboxes that started from a version.
-func (r *reader) TemplateUsers(id core.TemplateID) (int, error) {
-	n, err := one(r, "", scanNumber, "SELECT count(*) FROM sandbox WHERE template_id = ? AND state <> 'deleted'", id)
-	return int(n), err
+func scanWord(r row) (s string, err error) {
+	err = r.Scan(&s)
+	return s, err
+}
+
+// TemplateUsers counts the sandboxes that started from a version, and names some of the tenant's.
+func (r *reader) TemplateUsers(tenant core.TenantID, id core.TemplateID, most int) (n int, names []string, err error) {
+	count, err := one(r, "", scanNumber, "SELECT count(*) FROM sandbox WHERE template_id = ? AND state <> 'deleted'", id)
+	if err != nil || count == 0 {
+		return 0, nil, err
+	}
+	names, err = many(r, scanWord, `SELECT CASE name WHEN '' THEN id ELSE name END FROM sandbox
+		WHERE template_id = ? AND state <> 'deleted' AND tenant = ? ORDER BY created_at DESC, id LIMIT ?`, id, tenant, most)
+	return int(count), names, err
 }
 
 // ListTemplates returns a page of the templates that the tenant may use: by name, of one name the newest version first.

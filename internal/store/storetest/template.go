@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -381,9 +383,16 @@ func testTemplateFilter(t *testing.T, open Open) {
 	gone.Template, gone.State = public.ID, core.StateDeleted
 	s.put(used, gone)
 	s.view(func(r store.Reader) error {
-		n, err := r.TemplateUsers(public.ID)
-		if n != 1 {
-			t.Errorf("%d use it, want 1", n)
+		n, names, err := r.TemplateUsers(bob, public.ID, 3)
+		if want := []string{cmp.Or(used.Name, string(used.ID))}; n != 1 || !slices.Equal(names, want) {
+			t.Errorf("%d use it, %q, want 1, %q", n, names, want)
+		}
+		return err
+	})
+	s.view(func(r store.Reader) error {
+		n, names, err := r.TemplateUsers(alice, public.ID, 3)
+		if n != 1 || len(names) > 0 {
+			t.Errorf("for another tenant %d use it, %q, want 1 and no names", n, names)
 		}
 		return err
 	})
