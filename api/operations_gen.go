@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "57dae6f81ed0e64999cd65c4bcf723047c01622ef3f65ac3adabaedfe714ffcd"
+const DocumentDigest = "4fbafdabe5f0ee22c82f39ac2df7175d4a0c0b3c537b6315b781adb633b989e1"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "4eda039aeedfeb48970967d72d3c23e9e48c75a6d02dcca3bd95da9e09d3ef25"
+const TypesDigest = "85e637b39bee2d1c60b7970aa178808da5efc0141ebed83cc0d659f4fbbc8360"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

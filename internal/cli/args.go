@@ -62,11 +62,16 @@ func takesWhatItSays(c *cobra.Command, args []string) error {
 			return usage(c, "say which: %s", either(o.choices, "or"))
 		case i >= len(args) && !o.optional:
 			missing = append(missing, o.name)
+		case i < len(args) && args[i] == "" && !mayBeEmpty(o.name):
+			return usage(c, "%s is empty: %s", o.name, strings.Replace(usageLine(c), " [flags]", "", 1))
 		case i < len(args) && o.choices != nil && !slices.Contains(o.choices, args[i]):
 			return usage(c, "%q is not %s", args[i], either(o.choices, "or"))
 		}
 	}
 	line := strings.Replace(usageLine(c), " [flags]", "", 1)
+	if last := len(list) - 1; last >= 0 && list[last].many && len(args) > last && !mayBeEmpty(list[last].name) && slices.Contains(args[last:], "") {
+		return usage(c, "one %s is empty: %s", list[last].name, line)
+	}
 	switch {
 	case len(missing) == 1:
 		return usage(c, "%s is missing: %s", missing[0], line)
@@ -78,6 +83,12 @@ func takesWhatItSays(c *cobra.Command, args []string) error {
 		return usage(c, "one argument too many, %q: %s", args[len(list)], line)
 	}
 	return nil
+}
+
+// mayBeEmpty reports whether an operand is a word for something else to judge: a program's argument, or a command's that says what is wrong
+// with it better.
+func mayBeEmpty(name string) bool {
+	return slices.Contains([]string{"CMD", "ARG", "NAME=VALUE", "SRC", "DST"}, name)
 }
 
 // either joins words as people list them: a, b or c.
@@ -169,7 +180,13 @@ func checkArguments(c *cobra.Command) {
 // checkOutput refuses an output format that a command doesn't have.
 func checkOutput(c *cobra.Command) error {
 	f := c.Flags().Lookup("output")
-	if f == nil || f.Value.String() == outputTable || f.Value.String() == outputJSON {
+	if f == nil || f.Value.String() == outputTable {
+		return nil
+	}
+	if shared, offline := c.Annotations[Offline]; offline && c.HasParent() && !c.HasSubCommands() && !slices.Contains(strings.Fields(shared), "output") {
+		return usage(c, "'%s' has no -o %s: what it prints has one form", c.CommandPath(), f.Value)
+	}
+	if f.Value.String() == outputJSON {
 		return nil
 	}
 	if c.Annotations[alsoCSV] == "" {

@@ -92,7 +92,11 @@ func (a *app) root(extra []*cobra.Command) *cobra.Command {
   2. SHOAL_URL and SHOAL_API_KEY
   3. the file cli.json in the configuration directory (~/.config/shoal): {"url": "…", "api_key": "…", "ca_file": "…"}
   4. the local data directory (SHOAL_DATA_DIR, else /var/lib/shoal), whose admin.key only root can read
-So on the server's own machine call them as root (sudo), or set SHOAL_API_KEY.`,
+So on the server's own machine call them as root (sudo), or set SHOAL_API_KEY.
+
+With -o json results are the API's objects; streams, and lists that may be long, are one object in a line. Commands that only do
+something print of each thing what came of it: [{"sandbox": "lab", "done": true}]. What has one form has no -o json and says so: output
+on its way (logs, shell, exec -t, cp to -), config, completion and tour.`,
 		Example: `  shoal run -- python3 -c 'print(6*7)'
   shoal create --name lab --ttl 2h
   shoal exec lab -- uname -a
@@ -183,6 +187,9 @@ const (
 func Main(ctx context.Context, args []string, opts Options) int {
 	root := New(opts) //nolint:contextcheck // Commands get their context from ExecuteContext.
 	root.SetArgs(args)
+	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
+		plainFlags(root)
+	}
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0

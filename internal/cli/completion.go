@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	shoal "shoal/sdk/go"
 )
@@ -33,6 +34,16 @@ anew.`,
 			}
 			return c.Root().GenFishCompletion(a.out, true)
 		},
+	}
+}
+
+// plainFlags takes the marks of values out of what is said of flags: a shell shows that as it is.
+func plainFlags(c *cobra.Command) {
+	plain := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
+	c.Flags().VisitAll(plain)
+	c.PersistentFlags().VisitAll(plain)
+	for _, sub := range c.Commands() {
+		plainFlags(sub)
 	}
 }
 
@@ -112,7 +123,7 @@ func (a completions) places(most int, otherwise cobra.ShellCompDirective) comple
 	}
 }
 
-// execs completes a sandbox and then its execs.
+// execs completes a sandbox and then its execs, for kill those that run.
 func (a completions) execs() completer {
 	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
@@ -120,7 +131,7 @@ func (a completions) execs() completer {
 		}
 		var ids []string
 		err := a.askServer(c, func(ctx context.Context, client *shoal.Client) error {
-			for e, err := range client.Execs(args[0]).List(ctx) {
+			for e, err := range client.Execs(args[0]).Select(ctx, shoal.ListExecsOptions{Running: c.Name() == "kill"}) {
 				if err != nil || len(ids) == completionMost {
 					return err
 				}

@@ -62,7 +62,7 @@ func (a creator) many(ctx context.Context, count int, r shoal.CreateSandboxReque
 	for res, err := range a.client.Sandboxes().CreateMany(ctx, req) {
 		switch {
 		case err != nil && made > 0:
-			return fmt.Errorf("%w; %d were made by then, 'shoal ls' shows them", err, made)
+			return fmt.Errorf("%s; %d of %d were made by then and stay: 'shoal ls' shows them", explain(err), made, count)
 		case err != nil:
 			return err
 		case res.Err != nil:

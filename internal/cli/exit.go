@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -160,6 +161,8 @@ func typed(field string) string {
 		return "--label"
 	case "expires_in_seconds":
 		return "--expires"
+	case tenantHeader:
+		return "--tenant"
 	case "name_prefix":
 		return "--name"
 	case "name", "dialect", "template", "tag", "vcpus", "pids", "env", "user", "state", "label", "persistent", "after", "signal":
@@ -176,6 +179,9 @@ func explain(err error) string {
 	}
 	var e *shoal.Error
 	if !errors.As(err, &e) {
+		if at, ok := err.(*fs.PathError); ok { //nolint:errorlint // What is wrapped has words of its own.
+			return at.Path + ": " + at.Err.Error()
+		}
 		if errors.Is(err, context.Canceled) {
 			return "interrupted"
 		}
@@ -192,6 +198,8 @@ func explain(err error) string {
 	switch {
 	case e.Field != "" && begins:
 		text = typed(e.Field) + " " + rest
+	case strings.Contains(e.Field, "_") && strings.Contains(text, e.Field):
+		text = strings.ReplaceAll(text, e.Field, strings.TrimPrefix(typed(e.Field), "--"))
 	case e.Field == "url":
 		text += "; change --url, SHOAL_URL or cli.json, whichever it comes from"
 	case e.Field != "" && e.Field != "cmd" && e.Field != "path" && !strings.Contains(text, e.Field):

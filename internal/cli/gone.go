@@ -24,9 +24,18 @@ func (e *notFoundError) Error() string {
 // Unwrap returns the server's answer.
 func (e *notFoundError) Unwrap() error { return e.cause }
 
+// tenantHeader is the field of errors about the tenant that a call is for.
+const tenantHeader = "Shoal-Tenant"
+
+// isMissing reports whether what a call is about isn't there; the tenant that it is for is another matter.
+func isMissing(err error) bool {
+	var e *shoal.Error
+	return shoal.ErrorCode(err) == shoal.CodeNotFound && !(errors.As(err, &e) && e.Field == tenantHeader)
+}
+
 // aboutSandbox says which sandbox isn't there, after a call on the sandbox itself.
 func aboutSandbox(ref string, err error) error {
-	if shoal.ErrorCode(err) == shoal.CodeNotFound {
+	if isMissing(err) {
 		return &notFoundError{"sandbox", ref, "'shoal ls -a' shows all, also those that are deleted", err}
 	}
 	return err
@@ -48,7 +57,7 @@ func aboutName(ctx context.Context, c *shoal.Client, name string, err error) err
 // withinSandbox does the same after a call on something in the sandbox, which may also be what is missing.
 func withinSandbox(ctx context.Context, c *shoal.Client, ref string, err error) error {
 	var known *notFoundError
-	if shoal.ErrorCode(err) != shoal.CodeNotFound || errors.As(err, &known) {
+	if !isMissing(err) || errors.As(err, &known) {
 		return err
 	}
 	if _, gerr := c.Sandboxes().Get(ctx, ref); shoal.ErrorCode(gerr) == shoal.CodeNotFound {
@@ -61,7 +70,7 @@ func withinSandbox(ctx context.Context, c *shoal.Client, ref string, err error) 
 func aboutExec(ctx context.Context, c *shoal.Client, ref, id string, err error) error {
 	err = withinSandbox(ctx, c, ref, err)
 	var known *notFoundError
-	if shoal.ErrorCode(err) == shoal.CodeNotFound && !errors.As(err, &known) {
+	if isMissing(err) && !errors.As(err, &known) {
 		return &notFoundError{"exec", id, "'shoal logs --list " + ref + "' shows all", err}
 	}
 	return err

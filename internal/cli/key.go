@@ -226,7 +226,7 @@ The admin key can't be deleted. To have another in its place, delete the file ad
 
 // aboutKey says which key isn't there, and what to do if it was a key's name that was typed.
 func aboutKey(ctx context.Context, client *shoal.Client, id string, err error) error {
-	if shoal.ErrorCode(err) != shoal.CodeNotFound {
+	if !isMissing(err) {
 		return err
 	}
 	for k, lerr := range client.Keys().List(ctx) {

@@ -29,11 +29,13 @@ const (
 const mapHelp = `Run the command once for each item, each in a sandbox of its own, several at a time, and say what came of each.
 
 The items are the lines of --each FILE (- is our input; empty lines are left out), or the numbers 1 to N of -n N. {} in the command stands
-for the item, which is also in the environment as SHOAL_ITEM, with its number from 1 in SHOAL_INDEX. Each sandbox gets the files of --in,
-and is deleted when its command has ended.
+for the item, which is also in the environment as SHOAL_ITEM, with its number from 1 in SHOAL_INDEX. In what a shell reads, as in
+sh -c '…', write "$SHOAL_ITEM" and not {}: the item is put in as it is, and a shell would run what it says. Each sandbox gets the files
+of --in, and is deleted when its command has ended.
 
 Without --dir the output of each command is printed when it has ended, at most the first 1 MiB of each stream, and the table of results
-goes to stderr. With --dir D all output goes to D/000001.out and D/000001.err and so on, and what --out names is fetched into D/000001/.
+goes to stderr. With --dir D all output goes to D/000001.out and D/000001.err and so on, and what --out names is fetched into D/000001/. D is
+made, or empty; with --force what an earlier run left there stays, but for the results of the same numbers.
 With -o json a line is printed for each item as soon as it has ended.
 
 Unless --parallel is given, as many run at once as the server takes, up to 32: when it has no room, fewer are started. --retry N starts
@@ -42,7 +44,9 @@ an item again, in a new sandbox, if its end was lost because its sandbox or the 
 Interrupted, it starts no more, deletes its sandboxes and says what was done. If it is killed, its sandboxes are deleted after an hour, or
 ten minutes after --timeout. A command that may take longer than an hour needs a --timeout.
 
-The exit code is 0 if every command returned 0 and 1 if not; 125 says that map itself failed or was interrupted.`
+An item has succeeded if its command returned 0 and all that --out names was fetched: one that returned 0 without making such a file has
+failed, and its line says so. The exit code is 0 if every item succeeded and 1 if not; 125 says that map itself failed or was interrupted,
+or that the first sandbox was refused for what they are all to be, such as a template that isn't there: then no more are tried.`
 
 // mapFlags are those of map.
 type mapFlags struct {
@@ -55,6 +59,7 @@ type mapFlags struct {
 	user, dir   string
 	in, out     []string
 	retry       int
+	force       bool
 	given       func(string) bool
 	copies      runCopies
 	environment map[string]string
@@ -70,7 +75,8 @@ func (m *mapFlags) add(a *app, c *cobra.Command) {
 	f.Var(&m.timeout, "timeout", "kill a command after this `duration`, such as 90s")
 	f.StringArrayVarP(&m.env, "env", "e", nil, "environment variable `KEY=VALUE`, or KEY to pass on our own if it is set here; may be repeated")
 	f.StringVarP(&m.user, "user", "u", "", "the `USER` who runs it (default: the template's)")
-	f.StringVar(&m.dir, "dir", "", "keep output and what is fetched in this `directory`, which is made")
+	f.StringVar(&m.dir, "dir", "", "keep output and what is fetched in this `directory`, which is made, or empty")
+	f.BoolVar(&m.force, "force", false, "also if the directory of --dir is not empty: results of the same numbers are replaced")
 	f.StringArrayVar(&m.in, "in", nil, "copy a file or directory in first, `FILE[:PATH]`; may be repeated")
 	f.StringArrayVar(&m.out, "out", nil, "fetch a file or directory afterwards, `PATH`; needs --dir; may be repeated")
 	f.IntVar(&m.retry, "retry", 0, "start an item whose end was lost again, up to `N` times")
@@ -81,7 +87,9 @@ func (m *mapFlags) add(a *app, c *cobra.Command) {
 
 func (m *mapFlags) check(a *app) (err error) {
 	switch {
-	case m.given("count") == m.given("each"):
+	case m.given("count") && m.given("each"):
+		return errors.New("give either -n or --each: the lines of its file say how often")
+	case !m.given("count") && !m.given("each"):
 		return errors.New("say how often: -n N, or --each FILE")
 	case m.given("count") && (m.count < 1 || m.count > maxItems):
 		return fmt.Errorf("-n is from 1 to %d", maxItems)
@@ -89,6 +97,8 @@ func (m *mapFlags) check(a *app) (err error) {
 		return errors.New("--parallel is from 1 to 1000")
 	case m.retry < 0 || m.retry > 100:
 		return errors.New("--retry is from 0 to 100")
+	case m.force && m.dir == "":
+		return errors.New("--force is for a --dir")
 	case len(m.out) > 0 && m.dir == "":
 		return errors.New("--out needs a --dir to fetch to")
 	}
@@ -185,7 +195,14 @@ func (m *mapFlags) makeDir() error {
 	if m.dir == "" {
 		return nil
 	}
-	return os.MkdirAll(m.dir, 0o777)
+	if err := os.MkdirAll(m.dir, 0o777); err != nil {
+		return err
+	}
+	there, err := os.ReadDir(m.dir)
+	if err == nil && len(there) > 0 && !m.force {
+		return fmt.Errorf("--dir %s is not empty, and old results would be among the new: name another directory, or say --force", m.dir)
+	}
+	return err
 }
 
 // mapper is one use of map.
@@ -197,6 +214,7 @@ type mapper struct {
 	cmd     []string
 	pace    pace
 	places  *places
+	refusal refusal
 }
 
 // run runs the command for all items and reports.
@@ -204,15 +222,24 @@ func (m *mapper) run(ctx context.Context, items []string) error {
 	signal.Ignore(unix.SIGPIPE)
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
+	all, end := context.WithCancel(ctx)
+	defer end()
+	m.refusal.end = end
 	m.places = newPlaces(m.flags.parallel)
 	report := newMapReport(m, len(items))
 	done := make(chan mapResult)
 	go func() { // ended by the loop below, which reads to the end
 		defer close(done)
-		m.start(ctx, items, report.begun, done)
+		m.start(all, items, report.begun, done)
 	}()
 	for r := range done {
-		report.add(r)
+		if m.refusal.reason() == nil {
+			report.add(r)
+		}
+	}
+	if err := m.refusal.reason(); err != nil {
+		report.show.clear()
+		return err
 	}
 	if err := report.finish(); err != nil {
 		return err

@@ -109,6 +109,7 @@ func (m *mapper) once(ctx context.Context, index int, item string) (r mapResult)
 		}
 	}()
 	sb, err := m.create(ctx, req)
+	m.refusal.note(err)
 	if err != nil {
 		return fail(err)
 	}

@@ -78,7 +78,7 @@ func (r *mapReport) finish() error {
 		to = r.out
 	}
 	slices.SortFunc(r.results, func(a, b mapResult) int { return a.Index - b.Index })
-	t := newTable(to, "INDEX", "ITEM", "OUTCOME", "EXIT", "DURATION", "OUTPUT", "")
+	t := newTable(to, "INDEX", "ITEM", "OUTCOME", "EXIT", "DURATION", "OUTPUT", "NOTE")
 	for _, res := range r.results {
 		exit := ""
 		if res.ExitCode != nil {

@@ -220,7 +220,7 @@ func operationCancelCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel OPERATION…",
 		Short: "Cancel operations",
-		Long: `Cancel operations that run: what they have begun is undone. One that has ended stays as it is. If one of several isn't there,
+		Long: `Cancel operations that run: what they have begun is undone. One that has ended stays as it is, which is said. If one of several isn't there,
 the others are canceled all the same and the exit code is 125.`,
 		Example:           `  shoal operation cancel o5i6u7y8t9r0e1w2q3azsx`,
 		SuggestFor:        []string{"stop", "kill", "rm"},
@@ -231,6 +231,9 @@ the others are canceled all the same and the exit code is 125.`,
 				return err
 			}
 			return each(a, "operation", args, func(id string) error {
+				if op, err := client.Operations().Get(c.Context(), id); err == nil && op.State != shoal.OperationRunning {
+					fmt.Fprintf(a.err, "shoal: %s had ended already: it is %s\n", id, op.State)
+				}
 				return aboutOperation(id, client.Operations().Cancel(c.Context(), id))
 			})
 		},
@@ -239,7 +242,7 @@ the others are canceled all the same and the exit code is 125.`,
 
 // aboutOperation says which operation isn't there.
 func aboutOperation(id string, err error) error {
-	if shoal.ErrorCode(err) == shoal.CodeNotFound {
+	if isMissing(err) {
 		return &notFoundError{"operation", id, "'shoal operation ls' shows all that are kept", err}
 	}
 	return err

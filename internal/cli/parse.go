@@ -44,7 +44,11 @@ func (b *byteSize) Set(s string) error {
 		return errors.New("a size is a number above 0 and a unit, such as 512M or 4G")
 	}
 	if strings.Trim(s, "0123456789.") == "" && v < 1<<20 {
-		return fmt.Errorf("that is %s bytes: did you mean %sM?", s, s)
+		unit := "bytes"
+		if v == 1 {
+			unit = "byte"
+		}
+		return fmt.Errorf("that is %s %s: did you mean %sM?", s, unit, s)
 	}
 	*b = byteSize(v * float64(int64(1)<<shift))
 	return nil

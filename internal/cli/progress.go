@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -23,13 +24,14 @@ const quiet = 30 * time.Second
 
 // show says what is going on.
 func (p *progress) show(step, detail string) {
+	line := strings.TrimRight(printable(step)+" "+printable(detail), " ")
 	if p.terminal {
-		fmt.Fprintf(p.w, "\r\x1b[K%s %s", printable(step), printable(detail))
+		fmt.Fprint(p.w, "\r\x1b[K"+line)
 		p.shown = true
 		return
 	}
 	if now := time.Now(); step != p.last || now.Sub(p.lastAt) >= quiet {
-		fmt.Fprintf(p.w, "%s %s\n", printable(step), printable(detail))
+		fmt.Fprintln(p.w, line)
 		p.last, p.lastAt = step, now
 	}
 }

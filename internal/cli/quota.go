@@ -144,7 +144,7 @@ func setQuota(q *shoal.TenantQuota, words []string) error {
 			text = nil
 		}
 		if err := fields[i].set(q, text); err != nil {
-			return err
+			return fmt.Errorf("--quota %w", err)
 		}
 	}
 	return nil

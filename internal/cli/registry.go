@@ -144,7 +144,7 @@ several isn't there, the others are deleted all the same and the exit code is 12
 			}
 			return each(a, "registry", args, func(host string) error {
 				err := client.Registries().Delete(c.Context(), host)
-				if shoal.ErrorCode(err) == shoal.CodeNotFound {
+				if isMissing(err) {
 					return &notFoundError{"login for the registry", host, "'shoal registry ls' shows all", err}
 				}
 				return err

@@ -69,7 +69,8 @@ With --get-or-create, a sandbox that has the name already is the answer, if it i
 environment than one that is given is an error, and its ttl, idle rule and labels stay as they are.
 
 With --count N it makes N, several at a time, and prints the id of each as soon as it runs; --name is then what their names
-begin with, and they end in 0, 1, 2 and so on. If some can't be made it says why, and the exit code is 125.`
+begin with, and they end in 0, 1, 2 and so on. If some can't be made it says why, and the exit code is 125. If it is interrupted, those whose
+ids it has printed stay.`
 
 func (a *app) createCommand() *cobra.Command {
 	var (
@@ -432,7 +433,7 @@ came of it.`,
 			}
 			return each(a, "sandbox", args, func(ref string) error {
 				err := client.Sandboxes().Delete(c.Context(), ref)
-				if force && shoal.ErrorCode(err) == shoal.CodeNotFound {
+				if force && isMissing(err) {
 					return nil
 				}
 				return aboutSandbox(ref, err)

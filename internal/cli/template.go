@@ -99,7 +99,7 @@ func templateGetCommand(a *app) *cobra.Command {
 
 // aboutTemplate says which template isn't there.
 func aboutTemplate(ref string, err error) error {
-	if shoal.ErrorCode(err) == shoal.CodeNotFound {
+	if isMissing(err) {
 		return &notFoundError{"template", ref, "'shoal template ls' shows all", err}
 	}
 	return err

@@ -253,7 +253,7 @@ func openArchive(a *app, source string) (*archiveReader, error) {
 	}
 	info, err := os.Stat(source)
 	if err != nil {
-		return nil, err
+		return nil, notThere(a.local(), source, err)
 	}
 	if !info.IsDir() {
 		f, err := os.Open(source)

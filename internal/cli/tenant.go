@@ -288,7 +288,7 @@ func tenantRmCommand(a *app) *cobra.Command {
 }
 
 func aboutTenant(ref string, err error) error {
-	if shoal.ErrorCode(err) == shoal.CodeNotFound {
+	if isMissing(err) {
 		return &notFoundError{"tenant", ref, "'shoal tenant ls' shows all", err}
 	}
 	return err

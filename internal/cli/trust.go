@@ -37,7 +37,7 @@ func trust(a *app, s server) (*tls.Config, error) {
 	switch {
 	case err == nil:
 	case named:
-		return nil, fmt.Errorf("the certificate of --ca-file, SHOAL_CA_FILE or cli.json can't be read: %w", err)
+		return nil, fmt.Errorf("the certificate of --ca-file, SHOAL_CA_FILE or cli.json can't be read: %s: %w", name, bare(err))
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return nil, nil
 	default:

@@ -58,6 +58,9 @@ func usageCommand(a *app) *cobra.Command {
 			}
 			list := []shoal.UsageRow{}
 			for u, err := range client.Usage().List(c.Context(), o) {
+				if err != nil && len(args) > 0 {
+					return aboutSandbox(args[0], err)
+				}
 				if err != nil {
 					return err
 				}

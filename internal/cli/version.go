@@ -38,7 +38,7 @@ func (a *app) versionCommand() *cobra.Command {
 			if a.json() {
 				return a.printJSON(v)
 			}
-			t := newTable(a.out)
+			t := newTable(a.out, "OF", "VERSION", "COMMIT", "GO", "PLATFORM")
 			line := func(what string, v shoal.Version) {
 				t.row(what, v.Version, v.Commit, v.Go, v.Os+"/"+v.Arch)
 			}

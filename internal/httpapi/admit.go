@@ -38,7 +38,7 @@ func (a *API) actFor(r *request) (err error) {
 	}
 	p, err := a.control.ActFor(r.Context(), r.principal, values[0])
 	if core.IsCode(err, core.CodeNotFound) {
-		return core.Wrap(core.CodeNotFound, err, "%s: there is no tenant %s", tenantHeader, printable(values[0]))
+		return &core.Error{Code: core.CodeNotFound, Field: tenantHeader, Message: "there is no tenant " + printable(values[0]), Err: err}
 	}
 	if err == nil {
 		r.principal = p
