@@ -63,6 +63,9 @@ func (m *making) captured(
 		return workResult{}, err
 	}
 	defer done()
+	if err := checkUser(cmd, m.node, from.sandbox, in.Config.User); err != nil {
+		return workResult{}, err
+	}
 	tree, err := m.node.CaptureTemplate(cmd, core.TemplateID(op.Target[targetTemplate]), from.sandbox)
 	if err == nil {
 		err = failpoint.Hit(failpoint.ControlTemplateMade)
