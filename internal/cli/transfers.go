@@ -108,12 +108,15 @@ func (m *meter) countAt(r io.ReaderAt) io.ReaderAt { return &meteredReaderAt{r: 
 type meteredReaderAt struct {
 	r    io.ReaderAt
 	m    *meter
+	mu   sync.Mutex
 	upTo int64
 }
 
-// ReadAt reads and counts. It is for one goroutine.
+// ReadAt reads and counts.
 func (r *meteredReaderAt) ReadAt(p []byte, off int64) (int, error) {
 	n, err := r.r.ReadAt(p, off)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if end := off + int64(n); end > r.upTo {
 		r.m.bytes.Add(end - r.upTo)
 		r.upTo = end

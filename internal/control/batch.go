@@ -114,11 +114,8 @@ func (b *batches) run(ctx context.Context, p Principal, batch Batch, tell func(B
 // one creates one of a batch.
 func (b *batches) one(ctx context.Context, p Principal, batch Batch, i int, failed <-chan struct{}) BatchResult {
 	r := BatchResult{Index: i}
-	select {
-	case b.gate.places <- struct{}{}:
-		defer func() { <-b.gate.places }()
-	case <-failed:
-	case <-ctx.Done():
+	if leave, err := b.gate.enter(ctx, p.Tenant, failed); err == nil {
+		defer leave()
 	}
 	select {
 	case <-failed:

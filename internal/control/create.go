@@ -73,7 +73,7 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 
 // makeInTurn has the node make a sandbox when there is a place for it.
 func (d *deps) makeInTurn(ctx context.Context, spec core.NodeSpec) error {
-	leave, err := d.gate.enter(ctx)
+	leave, err := d.gate.enter(ctx, spec.Tenant, nil)
 	if err != nil {
 		return err
 	}

@@ -3,29 +3,77 @@ package control
 import (
 	"context"
 	"runtime"
+	"sync"
 
 	"shoal/internal/core"
 )
 
 // gate bounds how many sandboxes the node makes at once, for single creates and batches together: more at once take the processors away
-// from each other, and all of them are there later than if some had waited. Who waits longest is first. A create waits with its
+// from each other, and all of them are there later than if some had waited. Who waits longest is first, but of each tenant only a few wait
+// in that line, so that one with a thousand creates delays another's by no more than those few. A create waits with its
 // reservation and its record, so that a full node, a quota and a name are answered at once.
-type gate struct{ places chan struct{} }
+type gate struct {
+	places chan struct{}
 
-func newGate() *gate { return &gate{make(chan struct{}, max(4, 2*runtime.GOMAXPROCS(0)))} }
+	mu sync.Mutex
+	// lines are where those wait who are not in the common line yet, while there are any.
+	lines map[core.TenantID]*tenantLine
+}
+
+// tenantLine has a place for each of a tenant's creates that may wait in the common line or be there already.
+type tenantLine struct {
+	places chan struct{}
+	users  int
+}
+
+func newGate() *gate {
+	return &gate{places: make(chan struct{}, max(4, 2*runtime.GOMAXPROCS(0))), lines: map[core.TenantID]*tenantLine{}}
+}
+
+// line returns the tenant's line, and what is to be called when it is left.
+func (g *gate) line(tenant core.TenantID) (line *tenantLine, leave func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	line = g.lines[tenant]
+	if line == nil {
+		line = &tenantLine{places: make(chan struct{}, cap(g.places))}
+		g.lines[tenant] = line
+	}
+	line.users++
+	return line, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if line.users--; line.users == 0 {
+			delete(g.lines, tenant)
+		}
+	}
+}
 
 // placed marks the context of a create whose caller has a place for it already.
 type placed struct{}
 
-// enter waits for a place until ctx ends, and returns what gives it back.
-func (g *gate) enter(ctx context.Context) (leave func(), err error) {
+// enter waits for a place until ctx ends or quit is closed, and returns what gives it back.
+func (g *gate) enter(ctx context.Context, tenant core.TenantID, quit <-chan struct{}) (leave func(), err error) {
 	if ctx.Value(placed{}) != nil {
 		return func() {}, nil
 	}
-	select {
-	case g.places <- struct{}{}:
-		return func() { <-g.places }, nil
-	case <-ctx.Done():
+	line, gone := g.line(tenant)
+	for _, places := range []chan struct{}{line.places, g.places} {
+		select {
+		case places <- struct{}{}:
+			continue
+		case <-ctx.Done():
+		case <-quit:
+		}
+		if places == g.places {
+			<-line.places
+		}
+		gone()
 		return nil, core.Wrap(core.CodeCanceled, context.Cause(ctx), "the create was canceled while it waited for its turn")
 	}
+	return func() {
+		<-g.places
+		<-line.places
+		gone()
+	}, nil
 }

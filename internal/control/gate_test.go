@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"shoal/internal/control"
 	"shoal/internal/core"
@@ -66,6 +67,39 @@ func TestGate(t *testing.T) {
 		if _, err := w.svc.CreateSandbox(t.Context(), alice, core.SandboxSpec{Name: "n20"}); err != nil {
 			t.Errorf("the name of one that came to nothing isn't free: %v", err)
 		}
+	})
+}
+
+// TestGateIsFair: one tenant's hundreds of creates, single ones and batches, make another's wait for a few of them, not for all.
+func TestGateIsFair(t *testing.T) {
+	t.Parallel()
+	places := max(4, 2*runtime.GOMAXPROCS(0))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.time = core.SystemClock{}
+		w.store = &watchedStore{Store: w.store}
+		w.start().ready()
+		w.node.onCreate = func(context.Context, core.NodeSpec) error {
+			<-time.After(time.Second) // of synctest's own time: it takes none
+			return nil
+		}
+		var calls sync.WaitGroup
+		for range 40 {
+			calls.Go(func() { _, _ = w.svc.CreateSandbox(t.Context(), alice, core.SandboxSpec{}) })
+			calls.Go(func() {
+				_ = w.svc.CreateSandboxes(t.Context(), alice, control.Batch{Specs: specs(10, nil)}, func(control.BatchResult) error { return nil })
+			})
+		}
+		synctest.Wait()
+		begin := time.Now()
+		if _, err := w.svc.CreateSandbox(t.Context(), bob, core.SandboxSpec{}); err != nil {
+			t.Fatal(err)
+		}
+		// At most what is under way, what waits in the common line, and the own one.
+		if took := time.Since(begin); took > 3*time.Second {
+			t.Errorf("bob waited %s behind %d places", took, places)
+		}
+		calls.Wait()
 	})
 }
 

@@ -22,8 +22,10 @@ import (
 
 // shelf keeps uploads in memory.
 type shelf struct {
-	mu   sync.Mutex
-	kept map[core.UploadID]string
+	clock *clock
+	mu    sync.Mutex
+	kept  map[core.UploadID]string
+	since map[core.UploadID]time.Time
 }
 
 func (s *shelf) Put(_ context.Context, tenant core.TenantID, r io.Reader) (core.Upload, error) {
@@ -34,7 +36,7 @@ func (s *shelf) Put(_ context.Context, tenant core.TenantID, r io.Reader) (core.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := core.UploadID(core.NewID())
-	s.kept[id] = string(tenant) + " " + string(text)
+	s.kept[id], s.since[id] = string(tenant)+" "+string(text), s.clock.Now()
 	return core.Upload{ID: id, SizeBytes: int64(len(text))}, nil
 }
 
@@ -66,11 +68,11 @@ func (s *shelf) DeleteAll(tenant core.TenantID) error {
 	return nil
 }
 
-func (s *shelf) Expire(_ time.Time, keep func(core.TenantID, core.UploadID) bool) error {
+func (s *shelf) Expire(now time.Time, keep func(core.TenantID, core.UploadID) bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id := range s.kept {
-		if !keep("", id) {
+		if !keep("", id) && now.Sub(s.since[id]) >= time.Hour {
 			delete(s.kept, id)
 		}
 	}
@@ -95,7 +97,8 @@ type gallery struct {
 
 func newGallery(t *testing.T) *gallery {
 	t.Helper()
-	g := &gallery{world: newWorld(t), shelf: &shelf{kept: map[core.UploadID]string{}}, slow: make(chan struct{})}
+	g := &gallery{world: newWorld(t), slow: make(chan struct{})}
+	g.shelf = &shelf{clock: g.clock, kept: map[core.UploadID]string{}, since: map[core.UploadID]time.Time{}}
 	g.uploads, g.vault = g.shelf, seal.New(filepath.Join(t.TempDir(), seal.KeyFile))
 	g.images = func(ctx context.Context, src core.ImageSource, _ string, progress func(core.OperationProgress)) (control.BuiltTemplate, error) {
 		g.mu.Lock()

@@ -176,6 +176,23 @@ func followLinks(name string) (string, error) {
 	return "", syscall.ELOOP
 }
 
+// untouched fails if what lies at the name beside is not the file that was written, or has another size: it may have lain there for long, in
+// a directory that others can write to. Who owns the file can change it before it is put in its place as well as after.
+func (w *write) untouched(size int64) error {
+	ours, err := w.f.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Lstat(w.temp)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err != nil || !os.SameFile(ours, there) || ours.Size() != size {
+		return conflict("path", "somebody in the sandbox has changed, moved or removed what had come of this file: it is thrown away")
+	}
+	return nil
+}
+
 // commit makes the file appear, durably.
 func (w *write) commit() error {
 	if w.temp == "" {

@@ -198,7 +198,11 @@ func (t *partials) finish(p *partial, want []byte) error {
 		return nil
 	}
 	name := string(p.q.Path)
-	err := p.w.commit()
+	err := p.w.untouched(p.size)
+	if err != nil {
+		return err
+	}
+	err = p.w.commit()
 	var st os.FileInfo
 	if err == nil {
 		st, err = os.Lstat(name)

@@ -226,6 +226,43 @@ func TestPartialEnds(t *testing.T) {
 }
 
 // TestPartialsBounded: there are 64 that come, and the newest 64 that have come.
+// TestPartialTampered: what somebody inside has put in the place of what had come, cut off or removed, is not taken for it.
+func TestPartialTampered(t *testing.T) {
+	a := startAgent(t, guest.Config{}, client.Config{})
+	for what, change := range map[string]func(temp string) error{
+		"another file": func(temp string) error {
+			return errors.Join(os.Remove(temp), os.WriteFile(temp, []byte("0123456789"), 0o600))
+		},
+		"a link":   func(temp string) error { return errors.Join(os.Rename(temp, temp+"x"), os.Symlink(temp+"x", temp)) },
+		"cut off":  func(temp string) error { return os.Truncate(temp, 20) },
+		"nothing":  os.Remove,
+		"one more": func(temp string) error { return os.Link(temp, temp+"y") },
+	} {
+		dir := t.TempDir()
+		name := filepath.Join(dir, "f")
+		o := core.PartOptions{Partial: "p-" + strings.ReplaceAll(what, " ", "-"), More: true}
+		if _, err := a.part(t, name, o, strings.NewReader("01234")); err != nil {
+			t.Fatal(err)
+		}
+		if err := change(filepath.Join(dir, entries(t, dir)[0])); err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256([]byte("0123456789"))
+		o.Offset, o.More, o.SHA256 = 5, false, sum[:]
+		_, err := a.part(t, name, o, strings.NewReader("56789"))
+		if what == "one more" {
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			continue
+		}
+		wantCode(t, what, err, core.CodeConflict, "path")
+		if _, err := os.Lstat(name); err == nil {
+			t.Errorf("%s: the file is there", what)
+		}
+	}
+}
+
 func TestPartialsBounded(t *testing.T) {
 	a := startAgent(t, guest.Config{}, client.Config{})
 	dir := t.TempDir()

@@ -89,12 +89,14 @@ func (e Events) follow(
 	if err != nil {
 		return true, err
 	}
-	t.connected()
 	defer func() { _ = lines.close() }()
 	for {
 		var m api.EventMessage
 		if err := lines.next(&m); err != nil {
 			return true, err
+		}
+		if m.Type != api.EventMessageTypeError {
+			t.told()
 		}
 		switch m.Type {
 		case api.EventMessageTypeEvent:

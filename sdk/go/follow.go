@@ -10,14 +10,14 @@ import (
 type followTries struct {
 	c      *Client
 	broken func(why error)
-	// open says that the connection is there, once that it was.
+	// open says that the connection is there and has told something, once that one had.
 	open, once bool
 	since      time.Time
 	count      int
 }
 
-// connected notes that the server answers.
-func (t *followTries) connected() { t.open, t.once, t.count = true, true, 0 }
+// told notes that the server has told something. That it answers is not enough: it may break off each time.
+func (t *followTries) told() { t.open, t.once, t.count = true, true, 0 }
 
 // again waits before the next try, and reports whether there is one.
 func (t *followTries) again(ctx context.Context, why error) bool {

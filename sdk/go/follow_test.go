@@ -62,6 +62,26 @@ func TestFollowGoesOn(t *testing.T) {
 	}
 }
 
+// TestFollowEndsInVain: a server that answers and breaks off each time before it has told anything is given up as one that isn't there.
+func TestFollowEndsInVain(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		fmt.Fprintln(w, `{"type":"error","error":{"code":"unavailable","message":"no"}}`)
+	}))
+	defer server.Close()
+	c := &Client{BaseURL: server.URL, APIKey: "k", MaxRetries: 2}
+	var last error
+	for _, err := range c.Events().Follow(t.Context(), EventsOptions{}) {
+		last = err
+	}
+	if ErrorCode(last) != CodeUnavailable || calls.Load() != 3 {
+		t.Errorf("%v after %d calls", last, calls.Load())
+	}
+}
+
 // away answers as a server that can't now.
 func away(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")

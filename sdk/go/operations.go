@@ -85,12 +85,14 @@ func (o Operations) follow(ctx context.Context, id string, t *followTries, yield
 	if err != nil {
 		return true, err
 	}
-	t.connected()
 	defer func() { _ = lines.close() }()
 	for {
 		var m api.OperationMessage
 		if err := lines.next(&m); err != nil {
 			return true, err
+		}
+		if m.Type != api.OperationMessageTypeError {
+			t.told()
 		}
 		switch m.Type {
 		case api.OperationMessageTypeOperation:

@@ -11,8 +11,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"shoal/api"
@@ -89,11 +91,19 @@ func (f Files) Upload(ctx context.Context, path string, r io.ReaderAt, size int6
 	if err == nil {
 		return info, nil
 	}
-	if ErrorCode(err) == CodeUnsupported && !u.began {
+	if !u.began && knowsNoParts(err) {
 		return f.Write(ctx, path, io.NewSectionReader(r, 0, size), o)
 	}
 	u.abandon(ctx)
 	return info, err
+}
+
+// knowsNoParts reports whether a server, or the agent in a sandbox, says that it is of a release that takes a file in one call only.
+func knowsNoParts(err error) bool {
+	if ErrorCode(err) == CodeInvalid {
+		return slices.Contains([]string{"more", "offset", "partial"}, errField(err))
+	}
+	return ErrorCode(err) == CodeUnsupported
 }
 
 // uploading is an upload that is under way.
@@ -126,18 +136,20 @@ func (u *uploading) run(ctx context.Context) (FileInfo, error) {
 		if err == nil {
 			return info, nil
 		}
-		if u.from.failed != nil {
-			return info, u.from.failed
+		if err := u.from.broken(); err != nil {
+			return info, err
 		}
 		if !u.worthwhile(err) {
 			return info, err
 		}
-		why := err
-		if err := u.tries.again(ctx, why); err != nil {
-			return info, err
-		}
+		why, before := err, u.tries.reached
 		if offset, err = u.reached(ctx, why); err != nil {
 			return info, err
+		}
+		if u.tries.reached <= before { // else it got on, and is not tried in vain
+			if err := u.tries.again(ctx, why); err != nil {
+				return info, err
+			}
 		}
 		if u.tries.Resumed != nil && ErrorCode(why) != CodeConflict && ErrorCode(why) != CodeQuota {
 			u.tries.Resumed(offset, why)
@@ -182,7 +194,7 @@ func (u *uploading) send(ctx context.Context, offset int64) (FileInfo, error) {
 	}
 	q.Del("more")
 	q.Set("offset", strconv.FormatInt(u.from.size, 10))
-	sum := base64.StdEncoding.EncodeToString(u.from.sum.Sum(nil))
+	sum := base64.StdEncoding.EncodeToString(u.from.digest())
 	var out FileInfo
 	return out, u.put(ctx, http.Header{"Repr-Digest": {"sha-256=:" + sum + ":"}}, http.NoBody, &out)
 }
@@ -206,6 +218,7 @@ func (u *uploading) reached(ctx context.Context, why error) (int64, error) {
 			return min(p.Size, u.from.size), nil
 		case ErrorCode(err) == CodeNotFound && errField(err) == "partial":
 			u.began = false
+			u.tries.reached = 0
 			return 0, nil
 		case !u.worthwhile(err):
 			return 0, err
@@ -226,11 +239,14 @@ func errField(err error) string {
 	return ""
 }
 
-// summed sums up a file as it is read for the first time, from its beginning.
+// summed sums up a file as it is read for the first time, from its beginning. A try that was given up may still be reading when the next
+// begins.
 type summed struct {
 	r    io.ReaderAt
 	size int64
-	sum  hash.Hash
+
+	mu  sync.Mutex
+	sum hash.Hash
 	// upTo is how far it is summed up, failed why it can't be read.
 	upTo   int64
 	failed error
@@ -238,6 +254,8 @@ type summed struct {
 
 // ReadAt reads at an offset no further than what was read before.
 func (s *summed) ReadAt(p []byte, off int64) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	n, err := s.r.ReadAt(p, off)
 	if fresh := off + int64(n) - s.upTo; fresh > 0 && off <= s.upTo {
 		_, _ = s.sum.Write(p[int64(n)-fresh : n]) // a hash takes everything
@@ -250,6 +268,19 @@ func (s *summed) ReadAt(p []byte, off int64) (int, error) {
 		s.failed = err
 	}
 	return n, err
+}
+
+// digest is of all that was read, broken why it could not be.
+func (s *summed) digest() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sum.Sum(nil)
+}
+
+func (s *summed) broken() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
 }
 
 // PartialFile is a file that is written in parts.

@@ -188,6 +188,7 @@ func portOf(host string) string { return host[strings.LastIndex(host, ":")+1:] }
 
 // TestLoginStaysAtHome: whatever a registry says, the caller's credentials reach no other host.
 func TestLoginStaysAtHome(t *testing.T) {
+	needRoot(t)
 	img := sample(t)
 	thief := newRecorder(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"token":"x"}`) })
 	elsewhere := "http://elsewhere.test:" + portOf(thief.host)
