@@ -63,11 +63,13 @@ func writePart(c *session, q wire.PartRequest) error {
 			return fileError(err, "path", name)
 		}
 	}
+	keep = p.size > 0 || p.file != nil // else it was begun for nothing
 	if err := c.reply(wire.Empty{}); err != nil {
 		return err
 	}
+	keep = true
 	if done, err := t.receive(c, p); done || err != nil {
-		keep = p.size > 0 // it was begun for nothing
+		keep = p.size > 0 || p.file != nil // as above
 		return err
 	}
 	if !q.More || p.file != nil {
@@ -191,6 +193,9 @@ func (t *partials) write(p *partial, b []byte) error {
 // finish puts the file in its place. One that has come already stays as it is.
 func (t *partials) finish(p *partial, want []byte) error {
 	digest := p.sum.Sum(nil)
+	if p.file != nil && len(want) > 0 && !bytes.Equal(digest, want) {
+		return conflict("Repr-Digest", "this file has come whole and is in its place, with another digest")
+	}
 	if len(want) > 0 && !bytes.Equal(digest, want) {
 		return core.Invalid("Repr-Digest", "the content is not what its digest says: what has come of it was thrown away and the file is as it was")
 	}

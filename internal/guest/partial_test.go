@@ -254,6 +254,9 @@ func TestPartialTampered(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
+			o.Offset, o.SHA256 = 10, make([]byte, sha256.Size)
+			_, err := a.part(t, name, o, strings.NewReader(""))
+			wantCode(t, "another digest", err, core.CodeConflict, "Repr-Digest")
 			continue
 		}
 		wantCode(t, what, err, core.CodeConflict, "path")
