@@ -226,14 +226,17 @@ func transient(err error) bool {
 
 // explain turns what the library says into an Error. What a registry says of itself is only logged: it is a stranger's text.
 func explain(ref name.Reference, src core.ImageSource, err error) error {
+	host := ref.Context().RegistryStr()
+	if errors.As(err, new(*tls.CertificateVerificationError)) { // first: at loopback the library then tries without encryption, which is refused
+		return core.Wrap(core.CodeUnavailable, err, "the registry %s can't be reached: its certificate is not one that this server trusts", host)
+	}
 	var own *core.Error
 	if errors.As(err, &own) {
 		return err
 	}
-	host := ref.Context().RegistryStr()
 	var status *transport.Error
 	if !errors.As(err, &status) {
-		return core.Wrap(core.CodeUnavailable, err, "the registry %s can't be reached, or what it says is not understood%s", host, tlsReason(err))
+		return core.Wrap(core.CodeUnavailable, err, "the registry %s can't be reached, or what it says is not understood", host)
 	}
 	switch status.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -250,14 +253,6 @@ func explain(ref name.Reference, src core.ImageSource, err error) error {
 		return core.Wrap(core.CodeUnavailable, err, "the registry %s answers with an error of its own (%d)", host, status.StatusCode)
 	}
 	return core.Wrap(core.CodeUnavailable, err, "the registry %s does not give out %s (%d)", host, ref, status.StatusCode)
-}
-
-// tlsReason says in plain words what was wrong with the encryption of a connection, if that was it.
-func tlsReason(err error) string {
-	if errors.As(err, new(*tls.CertificateVerificationError)) {
-		return ": its certificate is not one that this server trusts"
-	}
-	return ""
 }
 
 // speaksPlain reports whether the operator lists a registry as one without TLS.
