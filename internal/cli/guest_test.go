@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -92,6 +93,8 @@ func (g *guest) command(spec core.ExecSpec) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
+var hangUps sync.Once
+
 func (g *guest) Exec(_ context.Context, id core.ExecID, spec core.ExecSpec) (core.ExecStream, error) {
 	cmd, err := g.command(spec)
 	if err != nil {
@@ -102,6 +105,8 @@ func (g *guest) Exec(_ context.Context, id core.ExecID, spec core.ExecSpec) (cor
 	if err != nil {
 		return nil, err
 	}
+	// Who runs the tests may have this signal ignored, as nohup does, and what we start would inherit that.
+	hangUps.Do(func() { signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) })
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}

@@ -143,6 +143,9 @@ func (u *uploading) run(ctx context.Context) (FileInfo, error) {
 			return info, err
 		}
 		why, before := err, u.tries.reached
+		if sleep(ctx, firstDelay) != nil { // what was sent before the break is still being written
+			return info, why
+		}
 		if offset, err = u.reached(ctx, why); err != nil {
 			return info, err
 		}
