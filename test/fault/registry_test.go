@@ -36,7 +36,7 @@ func TestReferenceFaults(t *testing.T) {
 				e.Restart(armed)
 				op, err := e.Client.Templates().Create(ctx(t), req)
 				if err == nil && action == "error" {
-					_, err = e.Client.Operations().Wait(ctx(t), op.ID)
+					op, err = e.Client.Operations().Wait(ctx(t), op.ID)
 				}
 				if action == "kill" {
 					e.WaitExit()
