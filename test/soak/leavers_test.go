@@ -58,7 +58,7 @@ func TestLeavers(t *testing.T) {
 	if left == 0 {
 		t.Error("nobody went away: that tries nothing")
 	}
-	// Whoever made a sandbox and could still speak has deleted it. The rest was undone by the server, by itself.
+	// Whoever made a sandbox and could still speak has deleted it. The rest is undone by the server, by itself.
 	harness.Eventually(t, 2*time.Minute, "what was left is undone", func() error {
 		if list := e.Sandboxes(t); len(list) > 0 {
 			return fmt.Errorf("%d sandboxes, the first %s is %s", len(list), list[0].ID, list[0].State)
@@ -92,7 +92,8 @@ func (e env) noGroups() error {
 }
 
 // leaver creates a sandbox, runs something in it and deletes it, and goes away in the middle of the create, of the exec or not at all. What it knows
-// of it deletes; a create that it has left must come to nothing by itself.
+// of it deletes; a create that it has left must come to nothing by itself: what was made before the server could know that, while the answer was
+// under way, ends with its ttl.
 func leaver(client *shoal.Client, rng *rand.Rand) (ended bool, err error) {
 	own := *client
 	own.MaxRetries = -1
@@ -104,7 +105,7 @@ func leaver(client *shoal.Client, rng *rand.Rand) (ended bool, err error) {
 		return context.WithTimeout(context.Background(), limit)
 	}
 	c, cancel := patience(2 * time.Second)
-	sb, err := own.Sandboxes().Create(c, shoal.CreateSandboxRequest{MemoryBytes: new(int64(64 << 20))})
+	sb, err := own.Sandboxes().Create(c, shoal.CreateSandboxRequest{MemoryBytes: new(int64(64 << 20)), TTLSeconds: new(int64(60))})
 	gone := c.Err() != nil
 	cancel()
 	if err != nil {
