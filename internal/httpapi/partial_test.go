@@ -254,8 +254,7 @@ func TestClientUploads(t *testing.T) {
 	if got, err := os.ReadFile(dir + "/f"); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	// How much of what was sent has been written by then is the machine's matter.
-	if len(at) < 3 || !slices.IsSorted(at) || at[len(at)-1] < 1<<20 {
+	if len(at) < 3 || at[0] == 0 || !slices.IsSorted(at) || at[len(at)-1] < 4<<20 {
 		t.Errorf("went on at %v", at)
 	}
 
