@@ -114,6 +114,10 @@ type Driver interface {
 	// Clone makes a writable tree that starts with from's files, and returns its host path. It fails with conflict if from is
 	// not frozen and opts are not Live, exists if to is there, unsupported for a limit that can't be enforced.
 	Clone(ctx context.Context, from, to Ref, opts CloneOptions) (path string, err error)
+	// Replace makes to a clone of from, as Clone does, in the place of the tree that it is, whose path it gets: nobody may use that any
+	// more. It fails as Clone does, then with to as it was, and with not_found if to is not there. A crash leaves all of the one or of the
+	// other. What was replaced is gone, as by Delete.
+	Replace(ctx context.Context, from, to Ref, opts CloneOptions) (path string, err error)
 	// Path returns the host path of a tree, not_found if there is none.
 	Path(ref Ref) (string, error)
 	// Delete removes a tree: it is gone for every method when Delete returns, its space is reclaimed in the background, and

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"shoal/internal/disk"
 )
 
 // DisableQuotas switches quotas off in a driver's file system, as on a host whose operator never switched them on.
@@ -68,6 +70,14 @@ func MountPlain(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	if err := mountPool(loop.path(), filepath.Join(dir, mountDir)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// LeaveReplacing makes what a Replace makes beside a tree, and nothing else.
+func LeaveReplacing(t *testing.T, d *Driver, from, to disk.Ref) {
+	t.Helper()
+	if err := d.clone(from, d.dirOf(to), to.ID+replacing, disk.CloneOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -285,7 +285,8 @@ func (p *pool) checkWritable() error {
 	return nil
 }
 
-// makeDirs makes the directories that hold trees, and commits them, so that a tree made later has a place in any case.
+// makeDirs makes the directories that hold trees, rids them of what a crash has left, and commits them, so that a tree made later has a
+// place in any case.
 func (p *pool) makeDirs() error {
 	if err := p.guard(p.mnt); err != nil {
 		return err
@@ -300,6 +301,9 @@ func (p *pool) makeDirs() error {
 				return err
 			}
 			if err := p.guard(dir); err != nil {
+				return err
+			}
+			if err := p.dropReplaced(dir); err != nil {
 				return err
 			}
 		}

@@ -70,6 +70,20 @@ func TestRestart(t *testing.T) {
 			btrfs.MountPlain(t, pool)
 			must(t, unix.Mount("", filepath.Join(pool, "mnt"), "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 		}, nil},
+		{"clone that has not taken its place", func(t *testing.T, pool string) {
+			t.Helper()
+			d := open(t, btrfs.Config{Dir: pool, GrowStep: 256 * mib})
+			clone(t, d, "kept", 0)
+			btrfs.LeaveReplacing(t, d, template("kept"), sandbox("kept"))
+			must(t, d.Close())
+		}, func(t *testing.T, pool string, d *btrfs.Driver) {
+			t.Helper()
+			left, err := filepath.Glob(filepath.Join(pool, "mnt", "sandbox", "*", "kept*"))
+			must(t, err)
+			if path, err := d.Path(sandbox("kept")); err != nil || !slices.Equal(left, []string{path}) {
+				t.Errorf("left are %q, for a tree at %q, %v", left, path, err)
+			}
+		}},
 		{"image with holes", func(t *testing.T, pool string) {
 			t.Helper()
 			btrfs.MakeUnmountedImage(t, pool)

@@ -106,35 +106,40 @@ func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOp
 		return "", err
 	}
 	defer end()
+	if err := d.clone(from, d.dirOf(to), to.ID, opts); err != nil {
+		return "", err
+	}
+	return d.treePath(to), nil
+}
+
+// clone makes a clone of a tree under a name in a directory.
+func (d *Driver) clone(from disk.Ref, path, name string, opts disk.CloneOptions) error {
 	if opts.LimitBytes < 0 {
-		return "", core.Errorf(core.CodeInvalid, "a limit is negative")
+		return core.Errorf(core.CodeInvalid, "a limit is negative")
 	}
 	if opts.LimitBytes > 0 && !d.pool.caps.Quota {
-		return "", core.Errorf(core.CodeUnsupported, "%s", d.pool.caps.QuotaReason)
+		return core.Errorf(core.CodeUnsupported, "%s", d.pool.caps.QuotaReason)
 	}
 	source, err := d.openTree(from)
 	if err != nil {
-		return "", disk.Failure(err, "open source")
+		return disk.Failure(err, "open source")
 	}
 	defer source.Close()
 	info, err := subvolumeInfo(int(source.Fd()))
 	if err != nil {
-		return "", disk.Failure(err, "look at source")
+		return disk.Failure(err, "look at source")
 	}
 	if info.flags&rootReadOnly == 0 {
 		if err := flush(source, opts.Live); err != nil {
-			return "", err
+			return err
 		}
 	}
-	dir, err := os.Open(d.dirOf(to))
+	dir, err := os.Open(path)
 	if err != nil {
-		return "", disk.Failure(err, "clone tree")
+		return disk.Failure(err, "clone tree")
 	}
 	defer dir.Close()
-	if err := cloneSubvolume(int(dir.Fd()), int(source.Fd()), to.ID, opts.LimitBytes); err != nil {
-		return "", disk.Failure(err, "clone tree")
-	}
-	return d.treePath(to), nil
+	return disk.Failure(cloneSubvolume(int(dir.Fd()), int(source.Fd()), name, opts.LimitBytes), "clone tree")
 }
 
 // flush writes out what was written to a tree that may still be written, if it may be cloned so. The clone has what is on the disk: what

@@ -103,6 +103,7 @@ func churnUntilKilled(t *testing.T, open Open, dir string) {
 				return os.WriteFile(filepath.Join(path, "f"), []byte("x"), 0o644)
 			},
 			func() error { return d.Freeze(ctx, made) },
+			func() error { _, err := d.Replace(ctx, template("abc"), clone, disk.CloneOptions{}); return err },
 			func() error { return d.Delete(ctx, clone) },
 			func() error { return d.Quarantine(ctx, made) },
 			func() error { _, err := d.PurgeQuarantine(ctx, 0); return err },

@@ -24,6 +24,7 @@ const (
 	OpCreate          Op = "create"
 	OpFreeze          Op = "freeze"
 	OpClone           Op = "clone"
+	OpReplace         Op = "replace"
 	OpPath            Op = "path"
 	OpDelete          Op = "delete"
 	OpQuarantine      Op = "quarantine"

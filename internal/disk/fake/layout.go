@@ -50,10 +50,20 @@ func (d *Driver) home(ref disk.Ref) string { return filepath.Join(d.dir, string(
 
 func files(home string) string { return filepath.Join(home, filesName) }
 
+// outlivingTries is how often what a killed process was copying is removed anew: its cp may outlive it for a moment, and go on.
+const outlivingTries = 1000
+
 // settle makes the directories, guards frozen trees again and empties the staging directory.
 func (d *Driver) settle() error {
 	staging := filepath.Join(d.dir, stagingName)
-	if err := removeTree(staging); err != nil {
+	err := removeTree(staging)
+	for range outlivingTries {
+		if !errors.Is(err, unix.ENOTEMPTY) {
+			break
+		}
+		err = removeTree(staging)
+	}
+	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(staging, 0o700); err != nil {
@@ -110,21 +120,42 @@ func (d *Driver) place(ref disk.Ref, st state, fill func(dir string) error) (str
 	if _, err := os.Lstat(d.home(ref)); err == nil {
 		return "", unix.EEXIST
 	}
+	staged, err := d.stage(st, fill)
+	if err != nil {
+		return "", err
+	}
+	if err := unix.Renameat2(unix.AT_FDCWD, staged, unix.AT_FDCWD, d.home(ref), unix.RENAME_NOREPLACE); err != nil {
+		return "", errors.Join(err, removeTree(staged))
+	}
+	return files(d.home(ref)), nil
+}
+
+// exchange makes a tree in the staging directory and then puts it in the place of another, which it removes.
+func (d *Driver) exchange(ref disk.Ref, st state, fill func(dir string) error) (string, error) {
+	staged, err := d.stage(st, fill)
+	if err != nil {
+		return "", err
+	}
+	err = unix.Renameat2(unix.AT_FDCWD, staged, unix.AT_FDCWD, d.home(ref), unix.RENAME_EXCHANGE)
+	if err := errors.Join(err, removeTree(staged)); err != nil {
+		return "", err
+	}
+	return files(d.home(ref)), nil
+}
+
+// stage makes a tree in the staging directory.
+func (d *Driver) stage(st state, fill func(dir string) error) (string, error) {
 	staged, err := os.MkdirTemp(filepath.Join(d.dir, stagingName), "new-")
 	if err != nil {
 		return "", err
 	}
-	err = fill(files(staged))
-	if err == nil {
+	if err = fill(files(staged)); err == nil {
 		err = writeState(staged, st)
-	}
-	if err == nil {
-		err = unix.Renameat2(unix.AT_FDCWD, staged, unix.AT_FDCWD, d.home(ref), unix.RENAME_NOREPLACE)
 	}
 	if err != nil {
 		return "", errors.Join(err, removeTree(staged))
 	}
-	return files(d.home(ref)), nil
+	return staged, nil
 }
 
 // discard takes a directory out of the way by one rename and then removes it.

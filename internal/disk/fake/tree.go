@@ -63,20 +63,51 @@ func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOp
 		return "", err
 	}
 	defer end()
+	fill, err := d.copyOf(ctx, from, opts)
+	if err != nil {
+		return "", err
+	}
+	path, err := d.place(to, state{Complete: true}, fill)
+	return path, failure(err)
+}
+
+// Replace copies a tree to the place of another.
+func (d *Driver) Replace(ctx context.Context, from, to disk.Ref, opts disk.CloneOptions) (string, error) {
+	end, err := d.begin(ctx, Call{Op: OpReplace, Ref: to, From: from, Options: opts}, from, to)
+	if err != nil {
+		return "", err
+	}
+	defer end()
+	if from == to {
+		return "", core.Errorf(core.CodeInvalid, "a tree can't take its own place")
+	}
+	fill, err := d.copyOf(ctx, from, opts)
+	if err != nil {
+		return "", err
+	}
+	if _, err := readState(d.home(to)); err != nil {
+		return "", failure(err)
+	}
+	path, err := d.exchange(to, state{Complete: true}, fill)
+	return path, failure(err)
+}
+
+// copyOf returns what fills a clone of a tree.
+func (d *Driver) copyOf(ctx context.Context, from disk.Ref, opts disk.CloneOptions) (fill func(dir string) error, err error) {
 	if opts.LimitBytes < 0 {
-		return "", core.Errorf(core.CodeInvalid, "a limit is negative")
+		return nil, core.Errorf(core.CodeInvalid, "a limit is negative")
 	}
 	if opts.LimitBytes > 0 {
-		return "", core.Errorf(core.CodeUnsupported, "%s", d.Capabilities().QuotaReason)
+		return nil, core.Errorf(core.CodeUnsupported, "%s", d.Capabilities().QuotaReason)
 	}
 	source, err := readState(d.home(from))
 	if err != nil {
-		return "", failure(err)
+		return nil, failure(err)
 	}
 	if !source.Frozen && !opts.Live {
-		return "", core.Errorf(core.CodeConflict, "a tree must be frozen before it is cloned")
+		return nil, core.Errorf(core.CodeConflict, "a tree must be frozen before it is cloned")
 	}
-	path, err := d.place(to, state{Complete: true}, func(dir string) error {
+	return func(dir string) error {
 		copyOf := copyTree
 		if !source.Frozen {
 			copyOf = copyLive
@@ -85,8 +116,7 @@ func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOp
 			return err
 		}
 		return giveModes(dir, source.Modes)
-	})
-	return path, failure(err)
+	}, nil
 }
 
 // Path returns a tree's host path.
