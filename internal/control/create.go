@@ -52,6 +52,9 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 	if err == nil {
 		err = failpoint.Hit(failpoint.ControlCreateNodeDone)
 	}
+	if err == nil && ctx.Err() != nil { // nobody would hear of it
+		err = core.Wrap(core.CodeCanceled, ctx.Err(), "the call was canceled")
+	}
 	if err == nil {
 		sb, err = s.creation.commit(context.WithoutCancel(ctx), p, sb)
 	}

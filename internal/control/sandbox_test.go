@@ -351,6 +351,18 @@ func TestMachineThatEndsBeforeTheCommit(t *testing.T) {
 	wantCode(t, err, core.CodeNotFound)
 }
 
+// The caller goes away when the machine is made and the create not yet committed: what nobody would hear of is not kept.
+func TestCallerThatLeavesBeforeTheCommit(t *testing.T) {
+	w := newWorld(t).start().ready()
+	ctx, leave := context.WithCancel(t.Context())
+	w.node.afterCreate = func(core.SandboxID) { leave() }
+	_, err := w.svc.CreateSandbox(ctx, alice, core.SandboxSpec{Name: "x"})
+	wantCode(t, err, core.CodeCanceled)
+	_, err = w.svc.GetSandbox(t.Context(), alice, "x")
+	wantCode(t, err, core.CodeNotFound)
+	eventually(t, "its machine is gone", func() bool { return w.node.count() == 0 })
+}
+
 func TestEventsOfADeletedSandbox(t *testing.T) {
 	w := newWorld(t).start().ready()
 	sb := w.create(core.SandboxSpec{})
