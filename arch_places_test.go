@@ -46,6 +46,7 @@ var places = []place{
 	{"internal/httpserve", groupLeaf},
 	{"internal/files", groupLeaf},
 	{"internal/archive", groupLeaf},
+	{"internal/diff", groupLeaf},
 	{"internal/guest/wire", groupLeaf},
 	{"internal/guest/client", groupLeaf},
 	{"internal/runtime", groupContract},

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"shoal/internal/core"
+	"shoal/internal/files"
 	"shoal/internal/guest/wire"
 )
 
@@ -83,9 +84,6 @@ func personalize(id wire.Identity) error {
 	return replaceFile("/etc/machine-id", []byte(hex.EncodeToString(sum[:16])+"\n"))
 }
 
-// hostsMark ends the line of /etc/hosts that is ours.
-const hostsMark = "# this sandbox"
-
 // nameInHosts makes the host name resolve without a resolver: sudo, for one, asks for it each time.
 func nameInHosts(name string) error {
 	old, err := os.ReadFile("/etc/hosts")
@@ -93,18 +91,18 @@ func nameInHosts(name string) error {
 		return fmt.Errorf("read hosts: %w", err)
 	}
 	if len(old) == 0 {
-		old = []byte("127.0.0.1 localhost\n::1 localhost ip6-localhost\n")
+		old = []byte(files.DefaultHosts)
 	}
 	var b bytes.Buffer
 	for line := range strings.Lines(string(old)) {
-		if !strings.HasSuffix(strings.TrimSpace(line), hostsMark) {
+		if !strings.HasSuffix(strings.TrimSpace(line), files.HostsMark) {
 			b.WriteString(line)
 		}
 	}
 	if n := b.Len(); n > 0 && b.Bytes()[n-1] != '\n' {
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "127.0.1.1 %s %s\n", name, hostsMark)
+	fmt.Fprintf(&b, "127.0.1.1 %s %s\n", name, files.HostsMark)
 	return replaceFile("/etc/hosts", b.Bytes())
 }
 

@@ -111,12 +111,15 @@ func (t *Tree) Xattrs(_ context.Context, name string) ([]core.Xattr, error) {
 		return nil, files.Failure(err, "path", name)
 	}
 	defer func() { _ = place.Close() }()
-	list, err := xattrs(selfPath(place))
+	list, err := xattrsOf(selfPath(place), userXattr)
 	return list, files.Failure(err, "path", name)
 }
 
-// xattrs reads the attributes of an open file by the path that leads to it.
-func xattrs(self string) ([]core.Xattr, error) {
+// userXattr reports whether an attribute is one that users set and see.
+func userXattr(name string) bool { return strings.HasPrefix(name, files.UserXattrs) }
+
+// xattrsOf reads the wanted attributes of an open file by the path that leads to it.
+func xattrsOf(self string, wanted func(name string) bool) ([]core.Xattr, error) {
 	buf := make([]byte, core.MaxXattrValue)
 	n, err := unix.Listxattr(self, buf)
 	if errors.Is(err, unix.ENOTSUP) {
@@ -127,7 +130,7 @@ func xattrs(self string) ([]core.Xattr, error) {
 	}
 	list, total := []core.Xattr{}, 0
 	for key := range strings.SplitSeq(string(buf[:n]), "\x00") {
-		if !strings.HasPrefix(key, files.UserXattrs) {
+		if !wanted(key) {
 			continue
 		}
 		n, err := unix.Getxattr(self, key, buf)
