@@ -169,5 +169,5 @@ func (c *comparer) text(name string, p pair, i int) ([]byte, error) {
 	}
 	rest, err := io.ReadAll(io.LimitReader(f, size-int64(n)))
 	c.unscanned -= int64(len(rest))
-	return append(text, rest...), err
+	return slices.Concat(text, rest), err
 }

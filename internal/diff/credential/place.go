@@ -12,24 +12,24 @@ import (
 
 // The kinds of credential that are told by where they lie.
 const (
-	Netrc           core.CredentialKind = "netrc"
-	PostgresPass    core.CredentialKind = "pgpass"
-	MySQLPassword   core.CredentialKind = "mysql_password"
-	GitCredentials  core.CredentialKind = "git_credentials"
-	AWSCredentials  core.CredentialKind = "aws_credentials"
-	DockerConfig    core.CredentialKind = "docker_config"
-	KubeConfig      core.CredentialKind = "kube_config"
-	GCloud          core.CredentialKind = "gcloud_credentials"
-	AzureCLI        core.CredentialKind = "azure_credentials"
-	GitHubCLI       core.CredentialKind = "github_cli"
-	NpmConfig       core.CredentialKind = "npm_config"
-	PyPIConfig      core.CredentialKind = "pypi_config"
-	CargoCredential core.CredentialKind = "cargo_credentials"
-	GemCredentials  core.CredentialKind = "gem_credentials"
-	Terraform       core.CredentialKind = "terraform_credentials"
-	ToolLogin       core.CredentialKind = "tool_login"
-	SSHKey          core.CredentialKind = "ssh_key"
-	ShellHistory    core.CredentialKind = "shell_history"
+	Netrc          core.CredentialKind = "netrc"
+	PostgresPass   core.CredentialKind = "pgpass"
+	MySQLPassword  core.CredentialKind = "mysql_password"
+	GitCredentials core.CredentialKind = "git_credentials"
+	AWSCredentials core.CredentialKind = "aws_credentials"
+	DockerConfig   core.CredentialKind = "docker_config"
+	KubeConfig     core.CredentialKind = "kube_config"
+	GCloud         core.CredentialKind = "gcloud_credentials"
+	AzureCLI       core.CredentialKind = "azure_credentials"
+	GitHubCLI      core.CredentialKind = "github_cli"
+	NpmConfig      core.CredentialKind = "npm_config"
+	PyPIConfig     core.CredentialKind = "pypi_config"
+	CargoLogin     core.CredentialKind = "cargo_login"
+	GemCredentials core.CredentialKind = "gem_credentials"
+	Terraform      core.CredentialKind = "terraform_credentials"
+	ToolLogin      core.CredentialKind = "tool_login"
+	SSHKey         core.CredentialKind = "ssh_key"
+	ShellHistory   core.CredentialKind = "shell_history"
 )
 
 // place is where a program keeps a credential: a path ends with it. What has none of the words in it, if there are any, has no credential.
@@ -62,8 +62,8 @@ func places() []place {
 		{"/.npmrc", NpmConfig, []string{"_authToken", "_password", "_auth"}},
 		{"/.yarnrc.yml", NpmConfig, []string{"npmAuthToken"}},
 		{"/.pypirc", PyPIConfig, []string{"password"}},
-		{"/.cargo/credentials", CargoCredential, nil},
-		{"/.cargo/credentials.toml", CargoCredential, nil},
+		{"/.cargo/credentials", CargoLogin, nil},
+		{"/.cargo/credentials.toml", CargoLogin, nil},
 		{"/.gem/credentials", GemCredentials, nil},
 		{"/.terraform.d/credentials.tfrc.json", Terraform, nil},
 		{"/.vault-token", VaultToken, nil},
