@@ -31,18 +31,27 @@ type activity struct {
 
 // use is the use of one sandbox. All but paying is under activity.mu.
 type use struct {
-	// rule is for how long it may be unused; zero if it has no idle rule.
-	rule time.Duration
+	// rule is the one that acts when it has been unused for rule.After, which is zero if none does in its present state.
+	rule core.ScheduledRule
 	// active is when it was last used, recorded what is on record of that.
 	active, recorded time.Time
-	// open counts who is using it now: streams, transfers and connections.
-	open int
+	// open has who is using it now.
+	open map[*hold]struct{}
 	// output is how much each exec had printed when the guest agent was last asked.
 	output map[core.ExecID]int64
-	// deciding says that the idle loop is about to end it; ending that it is doomed: whoever comes now comes too late.
-	deciding, ending bool
+	// deciding says that the idle loop is about to act on it; fate what is being done to it: whoever comes now comes too late.
+	deciding bool
+	fate     core.LifecycleAction
+	// failed counts in vain tries of the rule.
+	failed int
 	// paying is held by who writes to the record.
 	paying chan struct{}
+}
+
+// hold is one use of a sandbox that goes on.
+type hold struct {
+	what  core.UseKind
+	since time.Time
 }
 
 // The grain of what is on record: a tenth of the rule, within these bounds. A server that was killed may end a sandbox so much
@@ -58,7 +67,10 @@ func newActivity(st store.Store, clock core.Clock, log *slog.Logger) *activity {
 	return &activity{store: st, clock: clock, log: log, moved: make(chan struct{}, 1), by: map[core.SandboxID]*use{}}
 }
 
-func newUse() *use { return &use{paying: make(chan struct{}, 1)} }
+func newUse() *use { return &use{paying: make(chan struct{}, 1), open: map[*hold]struct{}{}} }
+
+// ruled reports whether a rule counts its use.
+func (u *use) ruled() bool { return u.rule.After > 0 }
 
 // lookAgain tells the idle loop that there is something new.
 func (a *activity) lookAgain() {
@@ -68,7 +80,7 @@ func (a *activity) lookAgain() {
 	}
 }
 
-// touch records that a sandbox is used now. It is not_found if its idle rule is just deleting it.
+// touch records that a sandbox is used now. If its idle rule is just deleting it that is not_found, if it is stopping it conflict.
 func (a *activity) touch(ctx context.Context, id core.SandboxID) error {
 	a.mu.Lock()
 	u := a.by[id]
@@ -76,7 +88,7 @@ func (a *activity) touch(ctx context.Context, id core.SandboxID) error {
 		a.mu.Unlock()
 		return nil
 	}
-	err := u.begin(a.clock.Now(), 0)
+	err := u.begin(a.clock.Now())
 	a.mu.Unlock()
 	if err != nil {
 		return err
@@ -85,19 +97,22 @@ func (a *activity) touch(ctx context.Context, id core.SandboxID) error {
 }
 
 // hold records that a sandbox is used from now on until release is called, which may be called again.
-func (a *activity) hold(ctx context.Context, id core.SandboxID) (release func(), err error) {
+func (a *activity) hold(ctx context.Context, id core.SandboxID, what core.UseKind) (release func(), err error) {
 	a.mu.Lock()
 	u := a.by[id]
 	if u == nil {
 		u = newUse()
 		a.by[id] = u
 	}
-	err = u.begin(a.clock.Now(), 1)
+	h := &hold{what, a.clock.Now()}
+	if err = u.begin(h.since); err == nil {
+		u.open[h] = struct{}{}
+	}
 	a.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	release = sync.OnceFunc(func() { a.release(id, u) })
+	release = sync.OnceFunc(func() { a.release(id, u, h) })
 	if err := a.pay(ctx, id, u); err != nil {
 		release()
 		return nil, err
@@ -106,13 +121,18 @@ func (a *activity) hold(ctx context.Context, id core.SandboxID) (release func(),
 }
 
 // begin is under activity.mu.
-func (u *use) begin(now time.Time, open int) error {
-	if u.ending {
+func (u *use) begin(now time.Time) error {
+	switch u.fate {
+	case "":
+		u.used(now)
+		return nil
+	case core.ActionDelete:
 		return core.Errorf(core.CodeNotFound, "no such sandbox")
+	default:
+		return &core.Error{
+			Code: core.CodeConflict, Message: "nobody has used the sandbox for a while and its rule is stopping it: wake it", RetryAfter: time.Second,
+		}
 	}
-	u.open += open
-	u.used(now)
-	return nil
 }
 
 // used is under activity.mu. A clock that is set back doesn't make a sandbox older.
@@ -122,14 +142,14 @@ func (u *use) used(now time.Time) {
 	}
 }
 
-func (a *activity) release(id core.SandboxID, u *use) {
+func (a *activity) release(id core.SandboxID, u *use, h *hold) {
 	a.mu.Lock()
-	u.open--
+	delete(u.open, h)
 	u.used(a.clock.Now())
-	if u.rule == 0 && u.open == 0 && a.by[id] == u {
+	if !u.ruled() && len(u.open) == 0 && a.by[id] == u {
 		delete(a.by, id)
 	}
-	ruled := u.rule > 0
+	ruled := u.ruled()
 	a.mu.Unlock()
 	if ruled {
 		a.lookAgain()
@@ -137,7 +157,7 @@ func (a *activity) release(id core.SandboxID, u *use) {
 }
 
 // unrecorded reports whether the last use is not covered by what is on record. It is under activity.mu.
-func (u *use) unrecorded() bool { return u.rule > 0 && u.active.After(u.recorded) }
+func (u *use) unrecorded() bool { return u.ruled() && u.active.After(u.recorded) }
 
 // pay makes sure that a use which has begun is on record before it is served. Of many at once one writes for all.
 func (a *activity) pay(ctx context.Context, id core.SandboxID, u *use) error {
@@ -169,7 +189,7 @@ func (a *activity) record(ctx context.Context, uses map[core.SandboxID]*use) {
 	until := map[core.SandboxID]time.Time{}
 	a.mu.Lock()
 	for id, u := range uses {
-		until[id] = a.clock.Now().Add(grain(u.rule))
+		until[id] = a.clock.Now().Add(grain(u.rule.After))
 	}
 	a.mu.Unlock()
 	err := a.store.UpdateRelaxed(context.WithoutCancel(ctx), func(tx store.Tx) error {
@@ -195,7 +215,7 @@ func (a *activity) printed(id core.SandboxID, lives []core.Exec) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	u := a.by[id]
-	if u == nil || u.rule == 0 {
+	if u == nil || !u.ruled() {
 		return false
 	}
 	more, output := false, make(map[core.ExecID]int64, len(lives))
@@ -215,9 +235,9 @@ func (a *activity) show(sb *core.Sandbox) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.clock.Now()
-	if u := a.by[sb.ID]; u != nil && u.rule > 0 {
+	if u := a.by[sb.ID]; u != nil && u.ruled() {
 		sb.ActiveAt = u.active
-		if u.open > 0 {
+		if len(u.open) > 0 {
 			sb.ActiveAt = now
 		}
 	}

@@ -53,11 +53,12 @@ func (a *activity) setRule(sb core.Sandbox, active time.Time) {
 	u := a.by[sb.ID]
 	if sb.State == core.StateDeleted {
 		if u != nil {
-			u.deciding, u.ending = true, true
+			u.deciding, u.fate = true, core.ActionDelete
 		}
 		return
 	}
-	if sb.Idle == 0 && (u == nil || u.open == 0) {
+	rule, ok := core.NextIdleRule(sb)
+	if !ok && (u == nil || len(u.open) == 0) {
 		delete(a.by, sb.ID)
 		return
 	}
@@ -65,7 +66,7 @@ func (a *activity) setRule(sb core.Sandbox, active time.Time) {
 		u = newUse()
 		a.by[sb.ID] = u
 	}
-	u.rule, u.recorded = sb.Idle, sb.ActiveAt
+	u.rule, u.recorded = rule, sb.ActiveAt
 	u.used(active)
 }
 
@@ -81,7 +82,7 @@ func (a *activity) doom(id core.SandboxID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if u := a.by[id]; u != nil {
-		u.deciding, u.ending = true, true
+		u.deciding, u.fate = true, core.ActionDelete
 	}
 }
 
@@ -98,18 +99,18 @@ func (a *activity) look(ctx context.Context) (due []core.SandboxID, wait time.Du
 	owing := map[core.SandboxID]*use{}
 	a.mu.Lock()
 	now := a.clock.Now()
-	next := now.Add(expiryCheckMost)
+	next := now.Add(lookMost)
 	for id, u := range a.by {
-		at := u.active.Add(u.rule)
+		at := u.active.Add(u.rule.After)
 		switch {
-		case u.rule == 0 || u.deciding:
+		case !u.ruled() || u.deciding:
 			continue
-		case u.open > 0:
+		case len(u.open) > 0:
 			// It is used all the time: what is on record is kept ahead of it.
-			if at = u.recorded.Add(-grain(u.rule) / 2); !at.After(now) {
+			if at = u.recorded.Add(-grain(u.rule.After) / 2); !at.After(now) {
 				u.used(now)
 				owing[id] = u
-				at = now.Add(grain(u.rule) / 2)
+				at = now.Add(grain(u.rule.After) / 2)
 			}
 		case u.unrecorded():
 			owing[id] = u
@@ -129,31 +130,41 @@ func (a *activity) look(ctx context.Context) (due []core.SandboxID, wait time.Du
 	return due, max(next.Sub(now), 0)
 }
 
-// condemn decides whether a sandbox is to end: from then on nobody can use it any more. It returns the rule.
-func (a *activity) condemn(id core.SandboxID) (rule time.Duration, ok bool) {
+// condemn decides whether a sandbox's rule is to act: from then on nobody can use it any more. It returns the rule.
+func (a *activity) condemn(id core.SandboxID) (rule core.ScheduledRule, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	u := a.by[id]
-	if u == nil || u.rule == 0 || u.ending || u.open > 0 || u.active.Add(u.rule).After(a.clock.Now()) {
-		return 0, false
+	if u == nil || !u.ruled() || u.fate != "" || len(u.open) > 0 || u.active.Add(u.rule.After).After(a.clock.Now()) {
+		return rule, false
 	}
-	u.ending = true
+	u.fate = u.rule.Action
 	return u.rule, true
 }
 
-// pardon lets a sandbox that could not be deleted be used again.
-func (a *activity) pardon(id core.SandboxID) {
+// pardon lets a sandbox be used again after its rule was tried, and returns how often in vain. One that is deleted meanwhile stays so.
+func (a *activity) pardon(id core.SandboxID, rule core.ScheduledRule, inVain bool) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if u := a.by[id]; u != nil {
-		u.ending = false
+	u := a.by[id]
+	if u == nil {
+		return 1
 	}
+	if u.fate == rule.Action {
+		u.fate = ""
+	}
+	if !inVain {
+		u.failed = 0
+		return 0
+	}
+	u.failed++
+	return u.failed
 }
 
 // spare has the idle loop look at a sandbox again.
 func (a *activity) spare(id core.SandboxID) {
 	a.mu.Lock()
-	if u := a.by[id]; u != nil && !u.ending { // somebody else may have deleted it meanwhile
+	if u := a.by[id]; u != nil && u.fate == "" { // somebody else may have deleted it meanwhile
 		u.deciding = false
 	}
 	a.mu.Unlock()
@@ -166,10 +177,10 @@ func (a *activity) close(ctx context.Context) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		for id, u := range a.by {
-			if u.rule == 0 {
+			if !u.ruled() {
 				continue
 			}
-			if u.open > 0 {
+			if len(u.open) > 0 {
 				u.used(a.clock.Now())
 			}
 			if err := tx.PutActive(id, u.active); err != nil {

@@ -17,7 +17,7 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 	if err != nil {
 		return core.Sandbox{}, err
 	}
-	spec, ttl, err := limits.apply(spec)
+	spec, ttl, err := limits.apply(spec, now)
 	if err == nil {
 		spec.Labels, err = p.labeled(spec.Labels)
 	}
@@ -67,8 +67,8 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 		return core.Sandbox{}, s.creation.abandon(context.WithoutCancel(ctx), p, sb, err)
 	}
 	s.waiters.wake(p.Tenant)
-	s.expiry.lookAgain()
-	if sb.Idle > 0 {
+	s.lifecycle.lookAgain()
+	if sb.CountsUse() {
 		s.activity.reload(ctx, sb.ID)
 	}
 	return sb, failpoint.Hit(failpoint.ControlCreateCommitted)
@@ -87,9 +87,9 @@ func (d *deps) makeInTurn(ctx context.Context, spec core.NodeSpec) error {
 func newSandbox(p Principal, spec core.SandboxSpec, tmpl core.Template, node core.NodeID, now time.Time) core.Sandbox {
 	return core.Sandbox{
 		ID: core.SandboxID(core.NewID()), Tenant: p.Tenant, Name: spec.Name, Template: tmpl.ID, TemplateName: tmpl.Name,
-		State: core.StateCreating, Operation: core.OpCreate, OperationSince: now, Incarnation: 1, Node: node, Epoch: 1,
+		State: core.StateCreating, StateSince: now, Operation: core.OpCreate, OperationSince: now, Incarnation: 1, Node: node, Epoch: 1,
 		Persistent: spec.Persistent, Resources: spec.Resources, Env: spec.Env, Labels: spec.Labels, CreatedAt: now,
-		Idle: spec.Idle, OnIdle: spec.OnIdle,
+		Idle: spec.Idle, OnIdle: spec.OnIdle, Rules: spec.Rules,
 	}
 }
 
@@ -162,9 +162,10 @@ func (c *creation) commit(ctx context.Context, p Principal, sb core.Sandbox) (co
 			return core.Errorf(core.CodeCanceled, "the sandbox was deleted while it was being created")
 		}
 		next, _ := core.Next(current.State, core.OpCreate)
-		current.State, current.Operation, current.OperationSince = next.Success, core.OpNone, time.Time{}
+		current.Operation, current.OperationSince = core.OpNone, time.Time{}
+		current.Become(next.Success, now)
 		current.StartedAt = now
-		if current.Idle > 0 {
+		if current.CountsUse() {
 			current.ActiveAt = now
 		}
 		sb = current
@@ -207,7 +208,8 @@ func (c *creation) undo(ctx context.Context, p Principal, sb core.Sandbox, cause
 		if deleted = current.State == core.StateDeleted; deleted {
 			return nil
 		}
-		current.State, current.Operation, current.OperationSince, current.DeletedAt = core.StateDeleted, core.OpDelete, now, now
+		current.Become(core.StateDeleted, now)
+		current.Operation, current.OperationSince, current.DeletedAt = core.OpDelete, now, now
 		if err := tx.PutSandbox(current); err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ func (s *starter) again(ctx context.Context, p Principal, spec core.ExecSpec, tu
 		turn.repeated()
 		return outlived(e)
 	}
-	release, err := s.activity.hold(ctx, sb.ID)
+	release, err := s.activity.hold(ctx, sb.ID, core.UseExecStream)
 	if err != nil {
 		return e, nil, err
 	}

@@ -23,7 +23,7 @@ func (s *Service) AttachExec(ctx context.Context, p Principal, ref string, id co
 		}
 		return nil, err
 	}
-	release, err := s.activity.hold(ctx, sb.ID)
+	release, err := s.activity.hold(ctx, sb.ID, core.UseExecStream)
 	if err != nil {
 		return nil, err
 	}

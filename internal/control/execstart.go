@@ -74,7 +74,7 @@ func (s *starter) first(
 	if spec, err = s.resolved(ctx, sb, spec); err != nil {
 		return core.Exec{}, nil, err
 	}
-	release, err := s.activity.hold(ctx, sb.ID)
+	release, err := s.activity.hold(ctx, sb.ID, core.UseExecStream)
 	if err != nil {
 		return core.Exec{}, nil, err
 	}

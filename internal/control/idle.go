@@ -10,10 +10,10 @@ import (
 	"shoal/internal/store"
 )
 
-// idle ends sandboxes that nobody has used for as long as their idle rule allows.
+// idle carries out rules on sandboxes that nobody has used for as long as these allow.
 type idle struct {
 	*deps
-	removal *removal
+	lifecycle *lifecycle
 }
 
 // loop decides on each sandbox when its time has come.
@@ -32,7 +32,7 @@ func (x *idle) loop(ctx context.Context) {
 	}
 }
 
-// decide deletes a sandbox unless it turns out to be in use.
+// decide carries out a sandbox's rule unless it turns out to be in use.
 func (x *idle) decide(ctx context.Context, id core.SandboxID) {
 	if x.prints(ctx, id) {
 		x.activity.spare(id)
@@ -43,22 +43,26 @@ func (x *idle) decide(ctx context.Context, id core.SandboxID) {
 		x.activity.spare(id)
 		return
 	}
-	err := x.removal.start(ctx, system("idle"), "idle", func(r store.Reader) (core.Sandbox, error) {
+	err := x.lifecycle.act(ctx, rule, func(r store.Reader) (core.Sandbox, error) {
 		sb, err := r.SandboxByID(id)
-		if err == nil && sb.Idle != rule {
-			return sb, core.Errorf(core.CodeConflict, "the idle rule was changed")
+		if err != nil {
+			return sb, err
 		}
-		return sb, err
+		if still, ok := core.NextIdleRule(sb); !ok || !still.Same(rule.LifecycleRule) {
+			return sb, errRuleChanged
+		}
+		return sb, nil
 	})
-	if err == nil {
+	if err == nil && rule.Action == core.ActionDelete {
 		return // its removal forgets it
 	}
-	x.activity.pardon(id)
-	if core.IsCode(err, core.CodeConflict) || core.IsCode(err, core.CodeNotFound) {
+	failed := x.activity.pardon(id, rule, !done(err))
+	if done(err) {
 		x.activity.reload(ctx, id)
 	} else if ctx.Err() == nil {
-		x.log.Error("delete an idle sandbox: will be tried again", slog.String("sandbox_id", string(id)), slog.Any("err", err))
-		pause(ctx, x.clock, retryFirst)
+		x.log.Error("a rule on an idle sandbox could not be carried out: will be tried again",
+			slog.String("sandbox_id", string(id)), slog.String("action", string(rule.Action)), slog.Any("err", err))
+		pause(ctx, x.clock, retryAfter(failed))
 	}
 	x.activity.spare(id)
 }
@@ -120,7 +124,7 @@ func (h heldGuest) ReadFile(ctx context.Context, path string, offset, length int
 
 // WriteFile keeps the sandbox in use until the file is written.
 func (h heldGuest) WriteFile(ctx context.Context, path string, opts core.WriteOptions, r io.Reader) (core.FileInfo, error) {
-	release, err := h.activity.hold(ctx, h.id)
+	release, err := h.activity.hold(ctx, h.id, core.UseFileWrite)
 	if err != nil {
 		return core.FileInfo{}, err
 	}
@@ -130,7 +134,7 @@ func (h heldGuest) WriteFile(ctx context.Context, path string, opts core.WriteOp
 
 // WritePart keeps the sandbox in use until the part is written.
 func (h heldGuest) WritePart(ctx context.Context, path string, opts core.PartOptions, r io.Reader) (core.PartialFile, error) {
-	release, err := h.activity.hold(ctx, h.id)
+	release, err := h.activity.hold(ctx, h.id, core.UseFileWrite)
 	if err != nil {
 		return core.PartialFile{}, err
 	}
@@ -145,7 +149,7 @@ func (h heldGuest) Checksum(ctx context.Context, path string, algorithm core.Che
 
 // Change keeps the sandbox in use while a tree is changed.
 func (h heldGuest) Change(ctx context.Context, path string, change core.FileChange) (core.FileInfo, error) {
-	release, err := h.activity.hold(ctx, h.id)
+	release, err := h.activity.hold(ctx, h.id, core.UseFileWrite)
 	if err != nil {
 		return core.FileInfo{}, err
 	}
@@ -155,7 +159,7 @@ func (h heldGuest) Change(ctx context.Context, path string, change core.FileChan
 
 // Watch keeps the sandbox in use until the watch is closed.
 func (h heldGuest) Watch(ctx context.Context, path string, opts core.WatchOptions) (core.FileWatch, error) {
-	release, err := h.activity.hold(ctx, h.id)
+	release, err := h.activity.hold(ctx, h.id, core.UseFileWatch)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +184,7 @@ func (h heldWatch) Close() error {
 
 // DialPort keeps the sandbox in use until the connection is closed.
 func (h heldGuest) DialPort(ctx context.Context, port uint16) (net.Conn, error) {
-	release, err := h.activity.hold(ctx, h.id)
+	release, err := h.activity.hold(ctx, h.id, core.UseConnection)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +205,7 @@ type heldReader struct {
 
 // ReadFile keeps the sandbox in use until the content is closed.
 func (h heldReader) ReadFile(ctx context.Context, path string, offset, length int64) (core.FileInfo, io.ReadCloser, error) {
-	release, err := h.activity.hold(ctx, h.id)
+	release, err := h.activity.hold(ctx, h.id, core.UseFileRead)
 	if err != nil {
 		return core.FileInfo{}, nil, err
 	}
@@ -215,7 +219,7 @@ func (h heldReader) ReadFile(ctx context.Context, path string, offset, length in
 
 // Checksum keeps the sandbox in use while a file is read.
 func (h heldReader) Checksum(ctx context.Context, path string, algorithm core.ChecksumAlgorithm) (core.Checksum, error) {
-	release, err := h.activity.hold(ctx, h.id)
+	release, err := h.activity.hold(ctx, h.id, core.UseFileRead)
 	if err != nil {
 		return core.Checksum{}, err
 	}

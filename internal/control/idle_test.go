@@ -543,6 +543,15 @@ type watchedStore struct {
 	writes  int
 	refused int
 	err     error
+	// spoil, unless it is nil, is asked at the end of each write to be flushed.
+	spoil func(store.Tx) error
+}
+
+// refuse makes those writes fail for which spoil returns an error.
+func (c *watchedStore) refuse(spoil func(store.Tx) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spoil = spoil
 }
 
 func (c *watchedStore) write(flushed bool) error {
@@ -587,7 +596,24 @@ func (c *watchedStore) Update(ctx context.Context, fn func(store.Tx) error) erro
 	if err := c.write(true); err != nil {
 		return err
 	}
-	return c.Store.Update(ctx, fn)
+	c.mu.Lock()
+	spoil := c.spoil
+	c.mu.Unlock()
+	if spoil == nil {
+		return c.Store.Update(ctx, fn)
+	}
+	return c.Store.Update(ctx, func(tx store.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		err := spoil(tx)
+		if err != nil {
+			c.mu.Lock()
+			c.refused++
+			c.mu.Unlock()
+		}
+		return err
+	})
 }
 
 func (c *watchedStore) UpdateRelaxed(ctx context.Context, fn func(store.Tx) error) error {

@@ -14,7 +14,7 @@ func (h heldGuest) Pack(ctx context.Context, path string, opts core.PackOptions)
 
 // Pack keeps the sandbox in use until the archive is closed.
 func (h heldReader) Pack(ctx context.Context, path string, opts core.PackOptions) (core.Archive, error) {
-	release, err := h.activity.hold(ctx, h.id)
+	release, err := h.activity.hold(ctx, h.id, core.UseFileRead)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (h heldReader) Pack(ctx context.Context, path string, opts core.PackOptions
 
 // Unpack keeps the sandbox in use until the archive is unpacked.
 func (h heldGuest) Unpack(ctx context.Context, path string, opts core.UnpackOptions, r io.Reader) (core.ArchiveReport, error) {
-	release, err := h.activity.hold(ctx, h.id)
+	release, err := h.activity.hold(ctx, h.id, core.UseFileWrite)
 	if err != nil {
 		return core.ArchiveReport{}, err
 	}

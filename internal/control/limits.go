@@ -40,7 +40,6 @@ const (
 	maxLabelsBytes  = 32 << 10
 	maxEnv          = 256
 	maxEnvBytes     = 128 << 10
-	minTTL          = time.Second
 	minMemoryBytes  = 64 << 20
 	minVCPUs        = 0.1
 	minDiskBytes    = 16 << 20
@@ -53,8 +52,8 @@ const (
 // Limits tells the defaults and ceilings of what a caller may ask for, as they were for its tenant when it was let in.
 func (s *Service) Limits(p Principal) Limits { return s.limits.within(p.Quota) }
 
-// apply fills in the defaults and checks every bound. ttl is zero for a sandbox that does not end by age.
-func (l Limits) apply(spec core.SandboxSpec) (_ core.SandboxSpec, ttl time.Duration, err error) {
+// apply fills in the defaults and checks every bound. ttl is zero for a sandbox that has none.
+func (l Limits) apply(spec core.SandboxSpec, now time.Time) (_ core.SandboxSpec, ttl time.Duration, err error) {
 	if spec.Name != "" {
 		if err := core.CheckName("name", spec.Name); err != nil {
 			return spec, 0, err
@@ -63,7 +62,7 @@ func (l Limits) apply(spec core.SandboxSpec) (_ core.SandboxSpec, ttl time.Durat
 	if spec.Template == "" {
 		spec.Template = l.DefaultTemplate
 	}
-	if ttl, err = l.ttl(spec); err != nil {
+	if spec, ttl, err = l.lifecycle(spec, now); err != nil {
 		return spec, 0, err
 	}
 	if spec.Resources, err = l.resources(spec.Resources); err != nil {
@@ -72,48 +71,7 @@ func (l Limits) apply(spec core.SandboxSpec) (_ core.SandboxSpec, ttl time.Durat
 	if err := checkEnv("env", spec.Env); err != nil {
 		return spec, 0, err
 	}
-	if spec.Idle, spec.OnIdle, err = idleRule(spec.Idle, spec.OnIdle, spec.Persistent); err != nil {
-		return spec, 0, err
-	}
 	return spec, ttl, checkLabels(spec.Labels)
-}
-
-func (l Limits) ttl(spec core.SandboxSpec) (time.Duration, error) {
-	switch {
-	case spec.TTL < 0 || (spec.TTL > 0 && spec.TTL < minTTL):
-		return 0, core.Invalid("ttl_seconds", "the ttl is at least 1 second")
-	case spec.TTL == 0 && (spec.Persistent || spec.Idle > 0): // an idle rule is an end too: what is used isn't cut off
-		return 0, nil
-	case spec.TTL == 0:
-		return l.DefaultTTL, nil
-	case spec.TTL > l.MaxTTL && !spec.Persistent:
-		return 0, core.Invalid("ttl_seconds", "an ephemeral sandbox lives at most %s: ask for less, or for a persistent one", config.FormatDuration(l.MaxTTL))
-	}
-	return spec.TTL, nil
-}
-
-// maxIdle is the greatest idle rule: a year.
-const maxIdle = 366 * 24 * time.Hour
-
-// idleRule checks an idle rule and fills in its action. A persistent sandbox was asked to be kept: only a caller who spells the
-// deletion out gets a rule that deletes it.
-func idleRule(after time.Duration, then core.LifecycleAction, persistent bool) (time.Duration, core.LifecycleAction, error) {
-	known := slices.Contains(core.LifecycleActions(), then)
-	switch {
-	case then != "" && !known:
-		return 0, "", core.Invalid("on_idle", "%q is not an action: there is delete", clip(string(then)))
-	case then != "" && then != core.ActionDelete:
-		return 0, "", unsupported("on_idle", "an idle rule can't "+string(then)+" a sandbox yet: the one action that exists is delete")
-	case then != "" && after == 0:
-		return 0, "", core.Invalid("on_idle", "on_idle says what comes after idle_seconds: give that too")
-	case after == 0:
-		return 0, "", nil
-	case after < minTTL || after > maxIdle:
-		return 0, "", core.Invalid("idle_seconds", "an idle rule is 1 to %d seconds", int64(maxIdle/time.Second))
-	case persistent && then == "":
-		return 0, "", core.Invalid("on_idle", "an idle rule deletes the sandbox, and this one is persistent: if that is meant, set on_idle to delete")
-	}
-	return after, core.ActionDelete, nil
 }
 
 func (l Limits) resources(r core.Resources) (core.Resources, error) {

@@ -162,7 +162,7 @@ func (l *live) loop(ctx context.Context) {
 			}
 			return nil
 		})
-		wait := expiryCheckMost
+		wait := lookMost
 		if !next.IsZero() {
 			wait = min(wait, next.Sub(now))
 		}

@@ -12,11 +12,12 @@ import (
 // repair brings the store's and the node's views together, after a restart and when a machine ends by itself.
 type repair struct {
 	*deps
-	creation *creation
-	removal  *removal
-	watchers *watchers
-	usage    *usage
-	resizing *resizing
+	creation  *creation
+	removal   *removal
+	watchers  *watchers
+	usage     *usage
+	resizing  *resizing
+	lifecycle *lifecycle
 }
 
 // reconcile brings store and node together after a restart: what the store does not know is set aside, what was half done
@@ -132,7 +133,8 @@ func (r *repair) failed(ctx context.Context, e core.NodeExit, seen time.Time) er
 			return nil
 		}
 		tenant = sb.Tenant
-		sb.State, sb.Operation, sb.OperationSince, sb.Failure = core.StateFailed, core.OpNone, time.Time{}, e.Reason
+		sb.Become(core.StateFailed, now)
+		sb.Operation, sb.OperationSince, sb.Failure = core.OpNone, time.Time{}, e.Reason
 		if err := tx.PutSandbox(sb); err != nil {
 			return err
 		}
@@ -153,6 +155,8 @@ func (r *repair) failed(ctx context.Context, e core.NodeExit, seen time.Time) er
 	r.watchers.forget(e.Sandbox)
 	if tenant != "" {
 		r.waiters.wake(tenant)
+		r.activity.reload(ctx, e.Sandbox)
+		r.lifecycle.lookAgain()
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -20,10 +21,13 @@ type SandboxPatch struct {
 	TTL *time.Duration
 	// ExtendTTL makes the sandbox live at least so long from now: it never shortens its life. Not together with TTL.
 	ExtendTTL *time.Duration
-	// Idle is how long the sandbox may be unused before OnIdle, from now on; zero takes the rule away. OnIdle may be empty for
-	// delete, but not for a persistent sandbox: one that becomes persistent loses its rule unless both are given.
+	// Idle is how long the sandbox may be unused before OnIdle, from now on; zero takes the rule away. Without OnIdle what was done stays,
+	// which is delete for an ephemeral sandbox that had no rule, and has to be said for a persistent one. One that becomes persistent
+	// loses a rule that deletes it unless both are given.
 	Idle   *time.Duration
 	OnIdle core.LifecycleAction
+	// Rules replaces all rules but those of ttl and idle.
+	Rules  *[]core.LifecycleRule
 	Labels *map[string]string
 	// Resources changes limits while the sandbox runs.
 	Resources ResourcesPatch
@@ -50,8 +54,8 @@ func (s *Service) UpdateSandbox(ctx context.Context, p Principal, ref string, pa
 	if err != nil {
 		return core.Sandbox{}, err
 	}
-	s.expiry.lookAgain()
-	if patch.Idle != nil || patch.Persistent != nil {
+	s.lifecycle.lookAgain()
+	if patch.Idle != nil || patch.OnIdle != "" || patch.Rules != nil || patch.Persistent != nil {
 		s.activity.reload(ctx, sb.ID)
 	}
 	s.activity.show(&sb)
@@ -101,9 +105,6 @@ func (patch SandboxPatch) check() error {
 	if patch.ExtendTTL != nil && *patch.ExtendTTL < minTTL {
 		return core.Invalid("extend_ttl_seconds", "a ttl is extended to at least 1 second")
 	}
-	if patch.OnIdle != "" && patch.Idle == nil {
-		return core.Invalid("on_idle", "on_idle says what comes after idle_seconds: give that too")
-	}
 	if patch.Labels != nil {
 		return checkLabels(*patch.Labels)
 	}
@@ -117,22 +118,25 @@ func (l Limits) patch(sb *core.Sandbox, patch SandboxPatch, now time.Time) (err 
 	}
 	becomesEphemeral := patch.Persistent != nil && !*patch.Persistent && sb.Persistent
 	if patch.Persistent != nil {
-		if *patch.Persistent && !sb.Persistent {
-			sb.Idle, sb.OnIdle, sb.ActiveAt = 0, "", time.Time{}
+		if *patch.Persistent && !sb.Persistent && sb.OnIdle == core.ActionDelete {
+			sb.Idle, sb.OnIdle = 0, ""
 		}
 		sb.Persistent = *patch.Persistent
 	}
-	if err := patch.idle(sb, now); err != nil {
+	if err := patch.rules(l, sb, now); err != nil {
 		return err
 	}
 	switch {
 	case patch.TTL != nil:
 		sb.ExpiresAt, err = l.newExpiry(*sb, *patch.TTL, now)
-	case !sb.Persistent && sb.Idle == 0 && sb.ExpiresAt.IsZero():
+	case !sb.Persistent && !sb.Ends():
 		sb.ExpiresAt = now.Add(l.DefaultTTL)
 	case becomesEphemeral && sb.ExpiresAt.After(now.Add(l.MaxTTL)):
 		return core.Invalid("persistent",
 			"an ephemeral sandbox lives at most %s, and this one has longer to go: say its ttl too", config.FormatDuration(l.MaxTTL))
+	}
+	if err == nil && becomesEphemeral {
+		err = l.ephemeral(*sb, now)
 	}
 	if err != nil || patch.ExtendTTL == nil {
 		return err
@@ -147,18 +151,29 @@ func (l Limits) patch(sb *core.Sandbox, patch SandboxPatch, now time.Time) (err 
 	return nil
 }
 
-// idle changes the idle rule of a record.
-func (patch SandboxPatch) idle(sb *core.Sandbox, now time.Time) (err error) {
-	if patch.Idle == nil {
-		return nil
+// rules changes the rules of a record, but for the ttl.
+func (patch SandboxPatch) rules(l Limits, sb *core.Sandbox, now time.Time) (err error) {
+	if patch.Idle != nil || patch.OnIdle != "" {
+		after, then := sb.Idle, cmp.Or(patch.OnIdle, sb.OnIdle)
+		if patch.Idle != nil {
+			after = *patch.Idle
+		}
+		if after == 0 {
+			then = patch.OnIdle
+		}
+		if sb.Idle, sb.OnIdle, err = idleRule(after, then, sb.Persistent); err != nil {
+			return err
+		}
 	}
-	sb.Idle, sb.OnIdle, err = idleRule(*patch.Idle, patch.OnIdle, sb.Persistent)
-	switch {
-	case err != nil:
-		return err
-	case sb.Idle == 0:
+	if patch.Rules != nil {
+		if sb.Rules, err = l.rules(*patch.Rules, *sb, now); err != nil {
+			return err
+		}
+	}
+	switch counted := patch.Idle != nil || patch.Rules != nil; {
+	case !sb.CountsUse():
 		sb.ActiveAt = time.Time{}
-	case now.After(sb.ActiveAt):
+	case (counted || sb.ActiveAt.IsZero()) && now.After(sb.ActiveAt):
 		sb.ActiveAt = now // what is on record may lie ahead, and stays there
 	}
 	return nil
@@ -167,12 +182,12 @@ func (patch SandboxPatch) idle(sb *core.Sandbox, now time.Time) (err error) {
 // newExpiry is when a sandbox ends whose ttl is set anew.
 func (l Limits) newExpiry(sb core.Sandbox, ttl time.Duration, now time.Time) (time.Time, error) {
 	if ttl == 0 {
-		if !sb.Persistent && sb.Idle == 0 {
-			return time.Time{}, core.Invalid("ttl_seconds", "only a persistent sandbox, or one with an idle rule, can be without a ttl")
+		if sb.ExpiresAt = (time.Time{}); !sb.Persistent && !sb.Ends() {
+			return time.Time{}, core.Invalid("ttl_seconds", "only a persistent sandbox, or one with an idle rule or another that deletes it, can be without a ttl")
 		}
 		return time.Time{}, nil
 	}
-	d, err := l.ttl(core.SandboxSpec{TTL: ttl, Persistent: sb.Persistent})
+	d, err := l.ttl(ttl, sb.Persistent)
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -74,19 +74,20 @@ type Service struct {
 	*audit
 	*batches
 	*ensures
-	once      *once
-	access    *access
-	nodeID    core.NodeID
-	templates *templates
-	creation  *creation
-	removal   *removal
-	records   *execRecords
-	watchers  *watchers
-	starter   *starter
-	resizing  *resizing
-	expiry    *expiry
-	idle      *idle
-	repair    *repair
+	once       *once
+	access     *access
+	nodeID     core.NodeID
+	templates  *templates
+	creation   *creation
+	removal    *removal
+	records    *execRecords
+	watchers   *watchers
+	starter    *starter
+	resizing   *resizing
+	lifecycle  *lifecycle
+	forgetting *forgetting
+	idle       *idle
+	repair     *repair
 }
 
 // deps is what every part meets: the world outside, and what they share among themselves.
@@ -142,11 +143,14 @@ func New(cfg Config) *Service {
 	s.usage = &usage{deps: d, sizes: cfg.Sizes}
 	s.creation = &creation{deps: d, removal: s.removal, usage: s.usage}
 	s.tenants = &tenants{deps: d, removal: s.removal, operations: s.operations, spool: cfg.Spool}
-	s.expiry = &expiry{deps: d, removal: s.removal, once: s.once, moved: make(chan struct{}, 1)}
+	s.lifecycle = &lifecycle{deps: d, removal: s.removal, moved: make(chan struct{}, 1), tries: map[core.SandboxID]*try{}}
+	s.forgetting = &forgetting{deps: d, once: s.once}
 	s.audit = newAudit(d)
-	s.idle = &idle{deps: d, removal: s.removal}
+	s.idle = &idle{deps: d, lifecycle: s.lifecycle}
 	s.resizing = &resizing{deps: d, usage: s.usage}
-	s.repair = &repair{deps: d, creation: s.creation, removal: s.removal, watchers: s.watchers, usage: s.usage, resizing: s.resizing}
+	s.repair = &repair{
+		deps: d, creation: s.creation, removal: s.removal, watchers: s.watchers, usage: s.usage, resizing: s.resizing, lifecycle: s.lifecycle,
+	}
 	return s
 }
 
@@ -186,9 +190,9 @@ func (s *Service) Start(ctx context.Context) error {
 	if err := s.operations.recover(ctx); err != nil {
 		return err
 	}
-	s.tasks.run(s.expiry.loop)
+	s.tasks.run(s.lifecycle.loop)
 	s.tasks.run(s.idle.loop)
-	s.tasks.run(s.expiry.forgetLoop)
+	s.tasks.run(s.forgetting.loop)
 	s.tasks.run(s.repair.exitLoop)
 	s.tasks.run(s.live.loop)
 	s.tasks.run(s.audit.loop)

@@ -34,6 +34,8 @@ type Sandbox struct {
 	TemplateName string
 
 	State State
+	// StateSince is when State last changed.
+	StateSince time.Time
 	// Operation is the one durable operation under way; empty if none is.
 	Operation OperationKind
 	// OperationSince is when Operation began; zero if there is none.
@@ -57,6 +59,8 @@ type Sandbox struct {
 	// Idle is how long it may be unused before OnIdle is done to it; zero means that it has no idle rule.
 	Idle   time.Duration
 	OnIdle LifecycleAction
+	// Rules are its lifecycle's others: ExpiresAt and Idle hold beside them.
+	Rules []LifecycleRule
 	// ActiveAt is when it was last used, if it has an idle rule. In the store it may lie some seconds after that.
 	ActiveAt time.Time
 
@@ -74,8 +78,10 @@ type SandboxSpec struct {
 	TTL time.Duration
 	// Idle is how long it may be unused before OnIdle is done to it; zero means for ever. OnIdle is delete if it is empty, which
 	// a persistent sandbox's may not be. A TTL that is given holds beside it: what comes first ends the sandbox.
-	Idle      time.Duration
-	OnIdle    LifecycleAction
+	Idle   time.Duration
+	OnIdle LifecycleAction
+	// Rules are its lifecycle's others, which hold beside TTL and Idle.
+	Rules     []LifecycleRule
 	Resources Resources
 	Env       map[string]string
 	Labels    map[string]string

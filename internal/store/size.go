@@ -11,7 +11,11 @@ const perText = 16
 
 // SandboxSize returns how much text a sandbox holds that its caller chose.
 func SandboxSize(b core.Sandbox) int {
-	return textSize(b.Name, b.TemplateName, b.Failure) + mapSize(b.Env) + mapSize(b.Labels)
+	n := textSize(b.Name, b.TemplateName, b.Failure) + mapSize(b.Env) + mapSize(b.Labels)
+	for _, r := range b.Rules {
+		n += textSize(string(r.On), string(r.State), string(r.Action))
+	}
+	return n
 }
 
 // TemplateSize returns how much text a template holds.

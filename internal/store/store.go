@@ -101,10 +101,11 @@ type SandboxReader interface {
 	AllSandboxes() ([]core.Sandbox, error)
 	// CountSandboxes counts the sandboxes of every tenant that are not deleted, by state.
 	CountSandboxes() (map[core.State]int, error)
-	// NextExpiry returns the earliest ExpiresAt of the sandboxes that are not deleted; ok is false if none has one.
-	NextExpiry() (at time.Time, ok bool, err error)
-	// Expired returns the sandboxes, not deleted, whose ExpiresAt is not after now.
-	Expired(now time.Time) ([]core.Sandbox, error)
+	// RulesDue returns the sandboxes of every tenant for which core.NextClockRule has a rule whose DueAt is not after now, the earliest
+	// first. Its cost doesn't grow with the others.
+	RulesDue(now time.Time) ([]core.SandboxID, error)
+	// NextRule returns the earliest DueAt after now of what core.NextClockRule has for each sandbox; ok is false if there is none.
+	NextRule(now time.Time) (at time.Time, ok bool, err error)
 }
 
 // Reader reads records. A record that is not there, or belongs to another tenant, is not_found.

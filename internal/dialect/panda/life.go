@@ -128,12 +128,12 @@ func (a *adapter) lifePatch(p control.Principal, sb core.Sandbox, body lifecycle
 		patch.Idle, patch.TTL = &never, &never
 	case persistent:
 	case idle > 0:
-		patch.Idle = &idle
+		patch.Idle, patch.OnIdle = &idle, core.ActionDelete
 	case body.TTLSeconds != nil:
 		return patch, core.Invalid("ttl_seconds", "ttl_seconds is above 0 for a sandbox that is not persistent: make it persistent to keep it")
 	case sb.Persistent:
 		idle = a.cfg.Control.Limits(p).DefaultTTL
-		patch.Idle = &idle
+		patch.Idle, patch.OnIdle = &idle, core.ActionDelete
 	}
 	return patch, nil
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pressly/goose/v3"
@@ -20,8 +21,8 @@ func TestMigrateRecords(t *testing.T) {
 	old(t, path, 2,
 		"INSERT INTO reserved_id (id, tenant) VALUES ('s1', 'alice')",
 		`INSERT INTO sandbox (id, tenant, name, template_id, template_name, state, operation, incarnation, node, epoch, persistent, vcpus,
-			memory_bytes, disk_bytes, labels, created_at, failure)
-			VALUES ('s1', 'alice', 'lab', 't1', 'base', 'running', '', 1, 'n1', 1, 0, 1, 64, 0, '{"a":"b"}', 1000, '')`,
+			memory_bytes, disk_bytes, labels, created_at, started_at, expires_at, failure)
+			VALUES ('s1', 'alice', 'lab', 't1', 'base', 'running', '', 1, 'n1', 1, 0, 1, 64, 0, '{"a":"b"}', 1000, 2000, 3000, '')`,
 		`INSERT INTO exec (sandbox, id, shell, cwd, user, stdin, timeout, detach, tty, tty_rows, tty_cols, pid, outcome, signal, started_at,
 			output_bytes, output_from, processes)
 			VALUES ('s1', 'e1', 'true', '', '', 0, 0, 1, 0, 0, 0, 42, '', '', 2000, 0, 0, 0)`,
@@ -43,6 +44,12 @@ func TestMigrateRecords(t *testing.T) {
 		}
 		if sb.Idle != 0 || sb.OnIdle != "" || !sb.ActiveAt.IsZero() || sb.Labels["a"] != "b" {
 			t.Errorf("the sandbox is %+v", sb)
+		}
+		if sb.StateSince.UnixNano() != 2000 || sb.Rules != nil {
+			t.Errorf("it is running since %v, with the rules %v", sb.StateSince, sb.Rules)
+		}
+		if due, err := tx.RulesDue(time.Unix(0, 3000)); err != nil || len(due) != 1 {
+			t.Errorf("its ttl is not found: %v, %v", due, err)
 		}
 		sb.Persistent = true
 		if err := tx.PutSandbox(sb); err != nil {

@@ -103,10 +103,10 @@ func TestInterruptedQuery(t *testing.T) {
 func TestIndexes(t *testing.T) {
 	s := openHere(t, Config{})
 	for query, want := range map[string]string{
-		"SELECT id FROM sandbox WHERE tenant = 'a' AND name = 'b' AND name <> '' AND state <> 'deleted'":                         "sandbox_live_name",
-		"SELECT id FROM sandbox WHERE tenant = 'a' AND state <> 'deleted' ORDER BY created_at DESC, id DESC LIMIT 9":             "sandbox_by_tenant",
-		"SELECT min(expires_at) FROM sandbox WHERE expires_at IS NOT NULL AND state <> 'deleted'":                                "sandbox_by_expiry",
-		"SELECT id FROM sandbox WHERE expires_at IS NOT NULL AND expires_at <= 1 AND state <> 'deleted' ORDER BY expires_at, id": "sandbox_by_expiry",
+		"SELECT id FROM sandbox WHERE tenant = 'a' AND name = 'b' AND name <> '' AND state <> 'deleted'":             "sandbox_live_name",
+		"SELECT id FROM sandbox WHERE tenant = 'a' AND state <> 'deleted' ORDER BY created_at DESC, id DESC LIMIT 9": "sandbox_by_tenant",
+		strings.ReplaceAll(rulesDue, "?", "1"):                                                                                   "sandbox_by_rule",
+		strings.ReplaceAll(nextRule, "?", "1"):                                                                                   "sandbox_by_rule",
 		"SELECT id FROM sandbox WHERE state = 'deleted' AND operation = '' AND deleted_at < 1":                                   "sandbox_by_deletion",
 		"SELECT id FROM exec WHERE sandbox = 'a' AND outcome = '' ORDER BY started_at, id":                                       "exec_running",
 		"SELECT id FROM exec WHERE sandbox = 'a' AND (started_at, id) < (1, 'a') ORDER BY started_at DESC, id DESC LIMIT 9":      "exec_by_start",

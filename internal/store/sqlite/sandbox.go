@@ -17,7 +17,7 @@ const maxFilterLabels = 100
 
 const sandboxColumns = `id, tenant, name, template_id, template_name, state, operation, operation_since, incarnation, node, epoch,
 	persistent, vcpus, memory_bytes, disk_bytes, env, labels, created_at, started_at, expires_at, deleted_at, failure,
-	idle, on_idle, active_at, pids, open_files, cpu_weight, io_weight`
+	idle, on_idle, active_at, pids, open_files, cpu_weight, io_weight, state_since, rules`
 
 const selectSandbox = "SELECT " + sandboxColumns + " FROM sandbox "
 
@@ -28,7 +28,8 @@ func scanSandbox(r row) (b core.Sandbox, err error) {
 		jsonOf(&b.Env), jsonOf(&b.Labels), (*instant)(&b.CreatedAt), (*instant)(&b.StartedAt),
 		(*instant)(&b.ExpiresAt), (*instant)(&b.DeletedAt), &b.Failure,
 		&b.Idle, &b.OnIdle, (*instant)(&b.ActiveAt),
-		&b.Resources.Pids, &b.Resources.OpenFiles, &b.Resources.CPUWeight, &b.Resources.IOWeight)
+		&b.Resources.Pids, &b.Resources.OpenFiles, &b.Resources.CPUWeight, &b.Resources.IOWeight,
+		(*instant)(&b.StateSince), jsonOf(&b.Rules))
 	return b, err
 }
 
@@ -128,24 +129,8 @@ func (r *reader) CountSandboxes() (map[core.State]int, error) {
 	return count, err
 }
 
-// NextExpiry returns the earliest deadline of a sandbox that is not deleted.
-func (r *reader) NextExpiry() (at time.Time, ok bool, err error) {
-	at, err = one(r, "", func(r row) (t time.Time, err error) {
-		err = r.Scan((*instant)(&t))
-		return t, err
-	}, "SELECT min(expires_at) FROM sandbox WHERE expires_at IS NOT NULL AND state <> 'deleted'")
-	return at, !at.IsZero(), err
-}
-
-// Expired returns the sandboxes whose deadline has come, in the order of their deadlines.
-func (r *reader) Expired(now time.Time) ([]core.Sandbox, error) {
-	return many(r, scanSandbox,
-		selectSandbox+"WHERE expires_at IS NOT NULL AND expires_at <= ? AND state <> 'deleted' ORDER BY expires_at, id",
-		instant(now))
-}
-
-const putSandbox = "INSERT INTO sandbox (" + sandboxColumns + `)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+const putSandbox = "INSERT INTO sandbox (" + sandboxColumns + `, next_rule_at)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 	ON CONFLICT (id) DO UPDATE SET name = excluded.name, template_id = excluded.template_id,
 	template_name = excluded.template_name, state = excluded.state, operation = excluded.operation,
 	operation_since = excluded.operation_since, incarnation = excluded.incarnation, node = excluded.node,
@@ -154,7 +139,8 @@ const putSandbox = "INSERT INTO sandbox (" + sandboxColumns + `)
 	labels = excluded.labels, created_at = excluded.created_at, started_at = excluded.started_at,
 	expires_at = excluded.expires_at, deleted_at = excluded.deleted_at, failure = excluded.failure,
 	idle = excluded.idle, on_idle = excluded.on_idle, active_at = excluded.active_at,
-	pids = excluded.pids, open_files = excluded.open_files, cpu_weight = excluded.cpu_weight, io_weight = excluded.io_weight`
+	pids = excluded.pids, open_files = excluded.open_files, cpu_weight = excluded.cpu_weight, io_weight = excluded.io_weight,
+	state_since = excluded.state_since, rules = excluded.rules, next_rule_at = excluded.next_rule_at`
 
 // PutSandbox inserts or replaces a sandbox.
 func (w *writer) PutSandbox(b core.Sandbox) error {
@@ -167,6 +153,7 @@ func (w *writer) PutSandbox(b core.Sandbox) error {
 	if err := w.claimID(b); err != nil {
 		return err
 	}
+	next, _ := core.NextClockRule(b)
 	_, err := w.change("write sandbox", putSandbox,
 		b.ID, b.Tenant, b.Name, b.Template, b.TemplateName, b.State, b.Operation,
 		instant(b.OperationSince), b.Incarnation, b.Node, b.Epoch,
@@ -174,7 +161,8 @@ func (w *writer) PutSandbox(b core.Sandbox) error {
 		jsonOf(&b.Env), jsonOf(&b.Labels), instant(b.CreatedAt), instant(b.StartedAt),
 		instant(b.ExpiresAt), instant(b.DeletedAt), b.Failure,
 		int64(b.Idle), b.OnIdle, instant(b.ActiveAt),
-		b.Resources.Pids, b.Resources.OpenFiles, b.Resources.CPUWeight, b.Resources.IOWeight)
+		b.Resources.Pids, b.Resources.OpenFiles, b.Resources.CPUWeight, b.Resources.IOWeight,
+		instant(b.StateSince), jsonOf(&b.Rules), instant(next.DueAt))
 	if isUnique(err) {
 		return &core.Error{Code: core.CodeConflict, Field: "name", Message: fmt.Sprintf("another sandbox has the name %q", b.Name), Err: err}
 	}

@@ -14,7 +14,7 @@ func testSandbox(t *testing.T, open Open) {
 	t.Run("names", func(t *testing.T) { testSandboxNames(t, open) })
 	t.Run("ids are never used again", func(t *testing.T) { testSandboxIDs(t, open) })
 	t.Run("deleted and forgotten", func(t *testing.T) { testForget(t, open) })
-	t.Run("expiry", func(t *testing.T) { testExpiry(t, open) })
+	t.Run("rules", func(t *testing.T) { testRules(t, open) })
 	t.Run("use", func(t *testing.T) { testPutActive(t, open) })
 	t.Run("incomplete or unfit records are refused", func(t *testing.T) {
 		s := start(t, open)
@@ -46,7 +46,11 @@ func testSandboxFields(t *testing.T, open Open) {
 		Env:       map[string]string{"A": "b", "ü\n\x00\"": "é'; DROP TABLE sandbox"},
 		Labels:    map[string]string{"": "empty key", "k": ""},
 		CreatedAt: epoch(), StartedAt: epoch().Add(2), ExpiresAt: epoch().Add(3), Failure: "none",
-		Idle: 90 * time.Second, OnIdle: core.ActionDelete, ActiveAt: epoch().Add(4),
+		Idle: 90 * time.Second, OnIdle: core.ActionDelete, ActiveAt: epoch().Add(4), StateSince: epoch().Add(5),
+		Rules: []core.LifecycleRule{
+			{On: core.TriggerDeadline, At: epoch().Add(6), Action: core.ActionStop, FiredAt: epoch().Add(7)},
+			{On: core.TriggerTimeInState, After: time.Hour + 1, State: core.StateStopped, Action: core.ActionDelete},
+		},
 	}
 	plain := newSandbox(alice)
 	s.put(full, plain)
@@ -211,38 +215,59 @@ func testForget(t *testing.T, open Open) {
 	})
 }
 
-func testExpiry(t *testing.T, open Open) {
+// testRules: of every sandbox the record says when the first of its rules is due that the clock alone decides.
+func testRules(t *testing.T, open Open) {
 	t.Helper()
 	s := start(t, open)
 	s.view(func(r store.Reader) error {
-		at, ok, err := r.NextExpiry()
+		at, ok, err := r.NextRule(epoch().Add(-time.Hour))
 		if ok || !at.IsZero() {
-			t.Fatalf("an empty store expects an expiry at %v", at)
+			t.Fatalf("an empty store has a rule due at %v", at)
 		}
 		return err
 	})
 	never, late, soon, dead := newSandbox(alice), newSandbox(alice), newSandbox(bob), newSandbox(bob)
-	late.ExpiresAt, soon.ExpiresAt, dead.ExpiresAt = epoch().Add(2), epoch().Add(1), epoch()
+	for _, b := range []*core.Sandbox{&never, &late, &soon, &dead} {
+		b.State, b.StateSince, b.CreatedAt = core.StateRunning, epoch(), epoch()
+	}
+	never.Idle, never.OnIdle, never.ActiveAt = time.Second, core.ActionDelete, epoch() // a rule on use is not decided here
+	late.ExpiresAt, dead.ExpiresAt = epoch().Add(20), epoch()
+	soon.Rules = []core.LifecycleRule{
+		{On: core.TriggerTimeInState, After: 30, State: core.StateStopped, Action: core.ActionDelete},
+		{On: core.TriggerAge, After: 10, Action: core.ActionStop},
+	}
 	dead.State, dead.DeletedAt = core.StateDeleted, epoch()
 	s.put(never, late, soon, dead)
+	s.wantRules(map[time.Duration][]core.SandboxID{
+		0: {}, 9: {}, 10: {soon.ID}, 19: {soon.ID}, 20: {soon.ID, late.ID}, 99: {soon.ID, late.ID},
+	}, map[time.Duration]time.Duration{-1: 10, 0: 10, 9: 10, 10: 20, 20: 0})
+
+	// What is written anew is due anew: the rule of the new state, and none any more.
+	soon.Become(core.StateStopped, epoch().Add(12))
+	late.ExpiresAt = time.Time{}
+	s.put(soon, late)
+	s.wantRules(map[time.Duration][]core.SandboxID{41: {}, 42: {soon.ID}}, map[time.Duration]time.Duration{0: 42, 42: 0})
+}
+
+// wantRules compares what is due at some moments, and what comes next after some; zero is nothing.
+func (s *suite) wantRules(due map[time.Duration][]core.SandboxID, next map[time.Duration]time.Duration) {
+	s.Helper()
 	s.view(func(r store.Reader) error {
-		at, ok, err := r.NextExpiry()
-		if err != nil {
-			return err
-		}
-		if !ok || !at.Equal(soon.ExpiresAt) {
-			t.Fatalf("next expiry %v, %v: want %v", at, ok, soon.ExpiresAt)
-		}
-		for now, want := range map[time.Time][]core.SandboxID{
-			epoch():        {},
-			epoch().Add(1): {soon.ID},
-			epoch().Add(2): {soon.ID, late.ID},
-		} {
-			list, err := r.Expired(now)
+		for at, want := range due {
+			list, err := r.RulesDue(epoch().Add(at))
 			if err != nil {
 				return err
 			}
-			wantSame(t, ids(list), want)
+			wantSame(s.T, append([]core.SandboxID{}, list...), want)
+		}
+		for now, want := range next {
+			at, ok, err := r.NextRule(epoch().Add(now))
+			if err != nil {
+				return err
+			}
+			if ok != (want != 0) || ok && !at.Equal(epoch().Add(want)) {
+				s.Errorf("after %d the next rule is due at %v, %v: want %d", now, at, ok, want)
+			}
 		}
 		return nil
 	})

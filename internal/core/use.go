@@ -1,0 +1,18 @@
+package core
+
+// UseKind is a way of using a sandbox that goes on for a while and counts as use all along.
+type UseKind string
+
+// The kinds.
+const (
+	UseExecStream UseKind = "exec_stream"
+	UseFileRead   UseKind = "file_read"
+	UseFileWrite  UseKind = "file_write"
+	UseFileWatch  UseKind = "file_watch"
+	UseConnection UseKind = "connection"
+)
+
+// UseKinds lists every kind.
+func UseKinds() []UseKind {
+	return []UseKind{UseExecStream, UseFileRead, UseFileWrite, UseFileWatch, UseConnection}
+}
