@@ -159,6 +159,9 @@ type Guest interface {
 	Resolve(ctx context.Context, path, user string) (Place, error)
 	// Watch follows what happens to files. It returns once everything is being watched, so that what happens from then on is told.
 	Watch(ctx context.Context, path string, opts WatchOptions) (FileWatch, error)
+	// Processes tells what runs, but for the agent itself, and what waits for connections. An agent of before version 6 answers
+	// unsupported.
+	Processes(ctx context.Context) (ProcessList, error)
 	// DialPort connects to a TCP port on the sandbox's own loopback.
 	DialPort(ctx context.Context, port uint16) (net.Conn, error)
 }

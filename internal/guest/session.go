@@ -256,5 +256,7 @@ func handlers() map[wire.Op]handler {
 		wire.OpWritePart:   streaming(writePart),
 		wire.OpPartial:     unary(partialOf),
 		wire.OpDropPartial: unary(dropPartial),
+
+		wire.OpProcesses: unary(processes),
 	}
 }

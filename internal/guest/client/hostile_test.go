@@ -343,3 +343,41 @@ func TestHostileAnswersAboutFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestHostileProcesses: what an agent says of its processes is checked before it is believed.
+func TestHostileProcesses(t *testing.T) {
+	now := time.Now()
+	ok := wire.ProcessesReply{
+		Processes: []wire.Process{{PID: 2, Parent: 1, Command: "sleep 1", StartedAt: now}},
+		Listeners: []wire.Listener{{Proto: "tcp", Address: "0.0.0.0", Port: 80, PID: 2}},
+	}
+	for name, change := range map[string]func(*wire.ProcessesReply){
+		"":                 func(*wire.ProcessesReply) {},
+		"too many":         func(r *wire.ProcessesReply) { r.Processes = make([]wire.Process, core.MaxProcesses+1) },
+		"no pid":           func(r *wire.ProcessesReply) { r.Processes[0].PID = 0 },
+		"negative parent":  func(r *wire.ProcessesReply) { r.Processes[0].Parent = -1 },
+		"a long command":   func(r *wire.ProcessesReply) { r.Processes[0].Command = wire.Bytes(strings.Repeat("x", 5000)) },
+		"negative more":    func(r *wire.ProcessesReply) { r.MoreListeners = -1 },
+		"no address":       func(r *wire.ProcessesReply) { r.Listeners[0].Address = "x\x1b[1m" },
+		"a zone":           func(r *wire.ProcessesReply) { r.Listeners[0].Address = "fe80::1%x" },
+		"another protocol": func(r *wire.ProcessesReply) { r.Listeners[0].Proto = "raw" },
+		"no port":          func(r *wire.ProcessesReply) { r.Listeners[0].Port = 0 },
+	} {
+		r := wire.ProcessesReply{Processes: []wire.Process{ok.Processes[0]}, Listeners: []wire.Listener{ok.Listeners[0]}}
+		change(&r)
+		b, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := hostile(t, answer(t, frame{wire.FrameReply, string(b)})).Processes(t.Context())
+		if name == "" {
+			if err != nil || len(list.Processes) != 1 || list.Processes[0].Command != "sleep 1" || list.Listeners[0].Port != 80 {
+				t.Errorf("a good one: %+v, %v", list, err)
+			}
+			continue
+		}
+		if !core.IsCode(err, core.CodeUnavailable) {
+			t.Errorf("%s: %+v, %v", name, list, err)
+		}
+	}
+}

@@ -48,6 +48,8 @@ const (
 	OpWritePart   Op = "write_part"   // since version 5: reply, then data to the agent, then a second reply
 	OpPartial     Op = "partial"      // since version 5
 	OpDropPartial Op = "drop_partial" // since version 5
+
+	OpProcesses Op = "processes" // since version 6
 )
 
 // Envelope is the payload of a request frame.

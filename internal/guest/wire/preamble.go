@@ -7,7 +7,7 @@ import (
 
 // Version is the protocol that this build speaks. It rises with every addition; what an older peer doesn't know, it
 // refuses by name, so either end may be the older one.
-const Version uint16 = 5
+const Version uint16 = 6
 
 const (
 	magic        = "SHOALG"
