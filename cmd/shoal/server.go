@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -179,7 +180,7 @@ func (s *server) openControl(ctx context.Context) error {
 		return fmt.Errorf("open uploads: %w", err)
 	}
 	s.control = control.New(control.Config{
-		Store: s.store, Node: s.node, NodeID: id, Limits: limits, Sizes: sizes, Build: s.buildTemplate, ImportImage: importImage, Spool: uploads,
+		Store: s.store, Node: s.node, NodeID: id, BootID: bootID(), Limits: limits, Sizes: sizes, Build: s.buildTemplate, ImportImage: importImage, Spool: uploads,
 		Vault:     seal.New(s.dir.join(seal.KeyFile)),
 		Bootstrap: s.cfg.Templates.Bootstrap, Logger: s.log, Observer: s.metrics,
 	})
@@ -192,6 +193,15 @@ func (s *server) openControl(ctx context.Context) error {
 		s.log.Info("made an admin key", slog.String("path", s.dir.join("admin.key")))
 	}
 	return err
+}
+
+// bootID names this boot of the machine; empty if the kernel does not say.
+func bootID() string {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // nodeID is this node's id, made at first start.

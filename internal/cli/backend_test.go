@@ -224,6 +224,21 @@ func (m *machine) Create(_ context.Context, spec core.NodeSpec) error {
 	return nil
 }
 
+// Stop ends what runs and keeps the directory.
+func (m *machine) Stop(_ context.Context, id core.SandboxID) error {
+	m.mu.Lock()
+	g := m.guests[id]
+	delete(m.guests, id)
+	m.mu.Unlock()
+	if g != nil {
+		g.die()
+	}
+	return nil
+}
+
+// Wake starts anew in the directory.
+func (m *machine) Wake(ctx context.Context, spec core.NodeSpec) error { return m.Create(ctx, spec) }
+
 func (m *machine) Delete(_ context.Context, id core.SandboxID) error {
 	m.mu.Lock()
 	g := m.guests[id]

@@ -26,6 +26,12 @@ func newCommands() *commands { return &commands{by: map[core.SandboxID]*queue{}}
 
 // begin waits for the sandbox's turn and returns a context that a delete cancels, and what ends the turn.
 func (c *commands) begin(ctx context.Context, id core.SandboxID) (context.Context, func(), error) {
+	return c.beginWhole(ctx, ctx, id)
+}
+
+// beginWhole is begin for what is not cut short when its caller goes away: until waiting ends he waits for the turn, and the context that
+// is returned is one of ctx.
+func (c *commands) beginWhole(ctx, waiting context.Context, id core.SandboxID) (context.Context, func(), error) {
 	c.mu.Lock()
 	q := c.by[id]
 	if q == nil {
@@ -36,9 +42,9 @@ func (c *commands) begin(ctx context.Context, id core.SandboxID) (context.Contex
 	c.mu.Unlock()
 	select {
 	case q.turn <- struct{}{}:
-	case <-ctx.Done():
+	case <-waiting.Done():
 		c.unref(id, q)
-		return nil, nil, core.Wrap(core.CodeCanceled, ctx.Err(), "the call was canceled")
+		return nil, nil, core.Wrap(core.CodeCanceled, waiting.Err(), "the call was canceled")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	c.mu.Lock()

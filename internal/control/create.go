@@ -162,8 +162,8 @@ func (c *creation) commit(ctx context.Context, p Principal, sb core.Sandbox) (co
 			return core.Errorf(core.CodeCanceled, "the sandbox was deleted while it was being created")
 		}
 		next, _ := core.Next(current.State, core.OpCreate)
-		current.Operation, current.OperationSince = core.OpNone, time.Time{}
 		current.Become(next.Success, now)
+		current.End()
 		current.StartedAt = now
 		if current.CountsUse() {
 			current.ActiveAt = now
@@ -209,7 +209,8 @@ func (c *creation) undo(ctx context.Context, p Principal, sb core.Sandbox, cause
 			return nil
 		}
 		current.Become(core.StateDeleted, now)
-		current.Operation, current.OperationSince, current.DeletedAt = core.OpDelete, now, now
+		current.Begin(core.OpDelete, now)
+		current.DeletedAt = now
 		if err := tx.PutSandbox(current); err != nil {
 			return err
 		}

@@ -54,7 +54,8 @@ func (r *removal) start(ctx context.Context, actor core.Actor, reason string, fi
 // recordDeleted makes a sandbox deleted, with the removal still to be done.
 func recordDeleted(tx store.Tx, sb *core.Sandbox, actor core.Actor, reason string, now time.Time) error {
 	sb.Become(core.StateDeleted, now)
-	sb.Operation, sb.OperationSince, sb.DeletedAt = core.OpDelete, now, now
+	sb.Begin(core.OpDelete, now)
+	sb.DeletedAt = now
 	if err := tx.PutSandbox(*sb); err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ type execRecords struct {
 	young *young
 }
 
-// intend records an exec that is about to be started. In a sandbox that has been deleted since it was looked up none is: a
-// delete ends all execs that it finds, and nobody would end this one.
+// intend records an exec that is about to be started. In a sandbox that has been deleted or stopped since it was looked up none is: that
+// ends all execs that it finds, and nobody would end this one.
 func (x *execRecords) intend(ctx context.Context, e core.Exec, turn *turn) error {
 	return x.store.UpdateRelaxed(context.WithoutCancel(ctx), func(tx store.Tx) error {
 		sb, err := tx.SandboxByID(e.Sandbox)
@@ -30,6 +30,9 @@ func (x *execRecords) intend(ctx context.Context, e core.Exec, turn *turn) error
 		}
 		if sb.State == core.StateDeleted {
 			return core.Errorf(core.CodeNotFound, "no such sandbox")
+		}
+		if err := usable(sb); err != nil {
+			return err
 		}
 		if err := x.quotas.exec(tx, sb.Tenant); err != nil {
 			return err

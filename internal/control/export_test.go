@@ -90,3 +90,13 @@ func TryForgotten(ctx context.Context, s *Service, p Principal, id core.SandboxI
 		"limits on record": s.resizing.settle(ctx, id),
 	}
 }
+
+// CommandsWaiting counts those who have a sandbox's turn or wait for it.
+func CommandsWaiting(s *Service, id core.SandboxID) int {
+	s.commands.mu.Lock()
+	defer s.commands.mu.Unlock()
+	if q := s.commands.by[id]; q != nil {
+		return q.refs
+	}
+	return 0
+}

@@ -94,6 +94,13 @@ type node struct {
 	onCapture func(ctx context.Context, from core.SandboxID) error
 	// onReserve, if it is set, is called once by the next Reserve.
 	onReserve func()
+	// onStop and onWake run inside Stop and Wake, before anything is done.
+	onStop func(ctx context.Context) error
+	onWake func(ctx context.Context, spec core.NodeSpec) error
+	// afterWake runs when the machine is there and Wake has not yet returned.
+	afterWake func(id core.SandboxID)
+	// stops and wakes count what was asked for.
+	stops, wakes int
 	// templateErr is what deletes of templates return.
 	templateErr error
 	// deleteErr is returned by the next deletes, one each.
@@ -167,6 +174,64 @@ func (n *node) Create(ctx context.Context, spec core.NodeSpec) error {
 	return nil
 }
 
+func (n *node) Stop(ctx context.Context, id core.SandboxID) error {
+	n.mu.Lock()
+	n.stops++
+	n.mu.Unlock()
+	if n.onStop != nil {
+		if err := n.onStop(ctx); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return core.Wrap(core.CodeCanceled, ctx.Err(), "canceled")
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.end(id)
+	return nil
+}
+
+// end is under n.mu.
+func (n *node) end(id core.SandboxID) {
+	if g := n.guests[id]; g != nil {
+		g.die()
+	}
+	delete(n.running, id)
+	delete(n.guests, id)
+	delete(n.reserved, id)
+}
+
+func (n *node) Wake(ctx context.Context, spec core.NodeSpec) error {
+	n.mu.Lock()
+	n.wakes++
+	_, promised := n.reserved[spec.Sandbox]
+	n.mu.Unlock()
+	if !promised {
+		return core.Errorf(core.CodeInternal, "no reservation")
+	}
+	var err error
+	if n.onWake != nil {
+		err = n.onWake(ctx, spec)
+	}
+	if err == nil && ctx.Err() != nil {
+		err = core.Wrap(core.CodeCanceled, ctx.Err(), "canceled")
+	}
+	n.mu.Lock()
+	if err != nil {
+		delete(n.reserved, spec.Sandbox)
+		n.mu.Unlock()
+		return err
+	}
+	n.running[spec.Sandbox] = spec
+	n.guests[spec.Sandbox] = newGuest()
+	n.mu.Unlock()
+	if n.afterWake != nil {
+		n.afterWake(spec.Sandbox)
+	}
+	return nil
+}
+
 func (n *node) Delete(_ context.Context, id core.SandboxID) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -176,12 +241,7 @@ func (n *node) Delete(_ context.Context, id core.SandboxID) error {
 		n.deleteErr = n.deleteErr[1:]
 		return err
 	}
-	if g := n.guests[id]; g != nil {
-		g.die()
-	}
-	delete(n.running, id)
-	delete(n.guests, id)
-	delete(n.reserved, id)
+	n.end(id)
 	return nil
 }
 
@@ -317,6 +377,11 @@ type guest struct {
 	execs      map[core.ExecID]*proc
 	watches    []*toldWatch
 	acked      map[core.ExecID]bool
+	// deaf execs ignore every signal but SIGKILL; signals are all that came.
+	deaf bool
+	// silent makes it answer nothing of execs.
+	silent  bool
+	signals []string
 	// next is the process id of the next exec; zero means one that no other has.
 	next int
 	dead chan struct{}
@@ -387,6 +452,9 @@ func (g *guest) GetExec(_ context.Context, id core.ExecID) (core.Exec, error) {
 func (g *guest) ListExecs(context.Context) ([]core.Exec, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.silent {
+		return nil, core.Errorf(core.CodeUnavailable, "the guest agent does not answer")
+	}
 	var out []core.Exec
 	for _, p := range g.execs {
 		out = append(out, p.exec)
@@ -396,6 +464,18 @@ func (g *guest) ListExecs(context.Context) ([]core.Exec, error) {
 
 func (g *guest) Cancel(_ context.Context, id core.ExecID) error {
 	return g.finish(id, core.Exec{Outcome: core.OutcomeCanceled})
+}
+
+// Signal ends an exec by the signal, unless it is deaf to it.
+func (g *guest) Signal(_ context.Context, id core.ExecID, signal string) error {
+	g.mu.Lock()
+	g.signals = append(g.signals, signal)
+	deaf := g.deaf && signal != "SIGKILL"
+	g.mu.Unlock()
+	if deaf {
+		return nil
+	}
+	return g.finish(id, core.Exec{Outcome: core.OutcomeSignaled, Signal: signal})
 }
 
 func (g *guest) Acknowledge(_ context.Context, ids []core.ExecID) error {
@@ -465,7 +545,7 @@ func (g *guest) finish(id core.ExecID, end core.Exec) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.execs[id]
-	if p == nil {
+	if p == nil || p.exec.Outcome != core.OutcomeRunning {
 		return core.Errorf(core.CodeNotFound, "no such exec")
 	}
 	p.exec.Outcome, p.exec.ExitCode, p.exec.Signal = end.Outcome, end.ExitCode, end.Signal
@@ -521,6 +601,8 @@ type world struct {
 	vault control.Vault
 	// time, if it is set, takes the place of clock.
 	time core.Clock
+	// boot names the boot of the node's machine.
+	boot string
 	// sizes are what sandboxes keep on the disk.
 	sizes *sizes
 	// quota is every tenant's.
@@ -573,7 +655,7 @@ func (w *world) start() *world {
 		now = w.clock
 	}
 	w.svc = control.New(control.Config{
-		Store: w.store, Node: w.node, NodeID: "n1", Clock: now, Logger: slog.New(slog.DiscardHandler),
+		Store: w.store, Node: w.node, NodeID: "n1", BootID: w.boot, Clock: now, Logger: slog.New(slog.DiscardHandler),
 		Bootstrap: []string{"minimal"}, ImportImage: w.images, Spool: w.uploads, Sizes: w.sizes, Vault: w.vault,
 		Build: func(ctx context.Context, recipe, dir string, p func(string, int)) (control.BuiltTemplate, error) {
 			return w.build(ctx, recipe, dir, p)

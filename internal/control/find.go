@@ -32,6 +32,21 @@ func (f *finder) used(ctx context.Context, p Principal, ref string) (core.Sandbo
 	return sb, f.activity.touch(ctx, sb.ID)
 }
 
+// changed finds a sandbox that is to be stopped or woken, which is a use of it, unless a rule is just stopping it.
+func (f *finder) changed(ctx context.Context, p Principal, ref string) (sb core.Sandbox, err error) {
+	err = f.store.View(ctx, func(r store.Reader) error {
+		sb, err = p.findToChange(r, ref)
+		return err
+	})
+	if err != nil {
+		return sb, err
+	}
+	if err = f.activity.touch(ctx, sb.ID); core.IsCode(err, core.CodeConflict) {
+		err = nil
+	}
+	return sb, err
+}
+
 // exec finds the record of an exec of the caller's, and counts that as use of its sandbox.
 func (f *finder) exec(ctx context.Context, p Principal, ref string, id core.ExecID) (sb core.Sandbox, e core.Exec, err error) {
 	err = f.store.View(ctx, func(r store.Reader) error {
@@ -47,16 +62,21 @@ func (f *finder) exec(ctx context.Context, p Principal, ref string, id core.Exec
 	return sb, e, err
 }
 
-// settleMost bounds how long a call waits for a create that is under way.
+// settleMost bounds how long a call waits for a create, a stop or a wake that is under way.
 const settleMost = 10 * time.Second
 
-// settled finds a sandbox. One that is being created is waited for, until settleMost has passed or the server closes.
+// unsettled reports whether a sandbox is on its way to another state, and there in a moment.
+func unsettled(sb core.Sandbox) bool {
+	return sb.State == core.StateCreating || sb.Operation == core.OpStop || sb.Operation == core.OpWake
+}
+
+// settled finds a sandbox. One that is unsettled is waited for, until settleMost has passed or the server closes.
 func (f *finder) settled(ctx context.Context, p Principal, ref string) (core.Sandbox, error) {
 	var tooLate <-chan time.Time
 	for {
 		news := f.waiters.wait(p.Tenant)
 		sb, err := f.sandbox(ctx, p, ref)
-		if err != nil || sb.State != core.StateCreating {
+		if err != nil || !unsettled(sb) {
 			return sb, err
 		}
 		ref = string(sb.ID) // if it is deleted meanwhile, another may get its name
@@ -75,21 +95,32 @@ func (f *finder) settled(ctx context.Context, p Principal, ref string) (core.San
 	}
 }
 
+// usable says why nothing can be done inside a sandbox, unless it runs and stays so.
+func usable(sb core.Sandbox) error {
+	if sb.State == core.StateRunning && sb.Operation != core.OpStop {
+		return nil
+	}
+	msg := "the sandbox is " + string(sb.State)
+	if sb.Failure != "" {
+		msg += ": " + sb.Failure
+	}
+	if sb.Operation != core.OpNone {
+		return &core.Error{Code: core.CodeConflict, Message: msg + ", with a " + string(sb.Operation) + " under way", RetryAfter: time.Second}
+	}
+	if _, ok := core.Next(sb.State, core.OpWake); ok {
+		msg += ": wake it first"
+	}
+	return core.Errorf(core.CodeConflict, "%s", msg)
+}
+
 // running finds a sandbox and its guest agent, or says why there is none to talk to.
 func (f *finder) running(ctx context.Context, p Principal, ref string) (core.Sandbox, core.Guest, error) {
 	sb, err := f.settled(ctx, p, ref)
 	if err != nil {
 		return sb, nil, err
 	}
-	if sb.State != core.StateRunning {
-		msg := "the sandbox is " + string(sb.State)
-		if sb.Failure != "" {
-			msg += ": " + sb.Failure
-		}
-		if sb.Operation != core.OpNone {
-			return sb, nil, &core.Error{Code: core.CodeConflict, Message: msg + ", with a " + string(sb.Operation) + " under way", RetryAfter: time.Second}
-		}
-		return sb, nil, core.Errorf(core.CodeConflict, "%s", msg)
+	if err := usable(sb); err != nil {
+		return sb, nil, err
 	}
 	g, err := f.node.Guest(sb.ID)
 	if err != nil {

@@ -73,10 +73,20 @@ func (q *quotas) grow(r store.Reader, sb core.Sandbox, to core.Resources) error 
 	if err := neverEndless(quota, to); err != nil {
 		return err
 	}
-	return q.fits(r, sb.Tenant, quota, core.TenantUse{
-		VCPUs: to.VCPUs - sb.Resources.VCPUs, MemoryBytes: to.MemoryBytes - sb.Resources.MemoryBytes,
-		DiskBytes: to.DiskBytes - sb.Resources.DiskBytes,
-	})
+	more := core.TenantUse{DiskBytes: to.DiskBytes - sb.Resources.DiskBytes}
+	if core.ClocksOf(sb.State).Memory { // else the rest counts when it is woken
+		more.VCPUs, more.MemoryBytes = to.VCPUs-sb.Resources.VCPUs, to.MemoryBytes-sb.Resources.MemoryBytes
+	}
+	return q.fits(r, sb.Tenant, quota, more)
+}
+
+// wake checks that a tenant may have a sandbox run again. It is called in the transaction that records that, before it does.
+func (q *quotas) wake(r store.Reader, sb core.Sandbox) error {
+	t, err := liveTenant(r, sb.Tenant)
+	if err != nil || sb.Operation == core.OpWake { // one that is tried again counts already
+		return err
+	}
+	return q.fits(r, sb.Tenant, q.of(t), core.TenantUse{VCPUs: sb.Resources.VCPUs, MemoryBytes: sb.Resources.MemoryBytes})
 }
 
 // template checks that a tenant may have another template of so many bytes; none and a size for one that it has and that grows. It is

@@ -17,6 +17,9 @@ type repair struct {
 	watchers  *watchers
 	usage     *usage
 	resizing  *resizing
+	stopping  *stopping
+	waking    *waking
+	boot      *boot
 	lifecycle *lifecycle
 }
 
@@ -40,12 +43,18 @@ func (r *repair) reconcile(ctx context.Context) error {
 			running[n.Sandbox] = n
 		}
 	}
+	rebooted, err := r.boot.isAnother(ctx)
+	if err != nil {
+		return err
+	}
 	for _, sb := range all {
-		if err := r.reconcileOne(ctx, sb, running); err != nil {
+		n, runs := running[sb.ID]
+		runs = runs && n.Incarnation == sb.Incarnation && n.Epoch == sb.Epoch
+		if err := r.reconcileOne(ctx, sb, runs, rebooted); err != nil {
 			return err
 		}
 	}
-	return nil
+	return r.boot.note(ctx)
 }
 
 // recorded returns the sandboxes to look after, and all that the store knows of what may lie on the node.
@@ -72,9 +81,7 @@ func (r *repair) recorded(ctx context.Context) (all []core.Sandbox, known core.K
 	return all, known, err
 }
 
-func (r *repair) reconcileOne(ctx context.Context, sb core.Sandbox, running map[core.SandboxID]core.NodeSandbox) error {
-	n, runs := running[sb.ID]
-	runs = runs && n.Incarnation == sb.Incarnation && n.Epoch == sb.Epoch
+func (r *repair) reconcileOne(ctx context.Context, sb core.Sandbox, runs, rebooted bool) error {
 	switch {
 	case sb.State == core.StateDeleted:
 		r.removal.finishSoon(sb.ID)
@@ -85,6 +92,24 @@ func (r *repair) reconcileOne(ctx context.Context, sb core.Sandbox, running map[
 		return err
 	case sb.State == core.StateCreating:
 		return r.removal.start(ctx, system("reconcile"), "the server was restarted during the create", byID(sb.ID))
+	case sb.Operation == core.OpStop:
+		var why stopReason
+		if !runs && sb.State == core.StateRunning {
+			why.seen = r.usage.seen
+		}
+		r.finishStop(ctx, sb, system("reconcile"), why)
+		return nil
+	case sb.Operation == core.OpWake && runs:
+		// It had answered before the crash: whoever asked for it wants it to run.
+		_, err := r.waking.commit(ctx, sb, system("reconcile"))
+		return err
+	case sb.Operation == core.OpWake:
+		cause := core.Errorf(core.CodeUnavailable, "the server was restarted during the wake")
+		return r.waking.undo(ctx, sb.ID, system("reconcile"), sb.Incarnation, cause)
+	case sb.State == core.StateRunning && !runs && rebooted && sb.Persistent:
+		return r.rebooted(ctx, sb)
+	case sb.State == core.StateRunning && !runs && rebooted:
+		return r.failed(ctx, core.NodeExit{Sandbox: sb.ID, Incarnation: sb.Incarnation, Reason: rebootReason}, r.usage.seen)
 	case sb.State == core.StateRunning && !runs:
 		return r.failed(ctx, core.NodeExit{
 			Sandbox: sb.ID, Incarnation: sb.Incarnation, Reason: "its machine ended while the server was down",
@@ -94,6 +119,37 @@ func (r *repair) reconcileOne(ctx context.Context, sb core.Sandbox, running map[
 			r.resizing.resume(ctx, sb)
 		}
 		return r.watchers.resume(ctx, sb)
+	}
+	return nil
+}
+
+// rebootReason is why all that ran on a node has ended.
+const rebootReason = "the machine that it ran on was restarted"
+
+// finishStop ends a sandbox, and says so on record: now, or in the background if that fails.
+func (r *repair) finishStop(ctx context.Context, sb core.Sandbox, actor core.Actor, why stopReason) {
+	act := func(ctx context.Context) error {
+		return r.inTurn(ctx, sb.ID, func(ctx context.Context) error {
+			_, err := r.stopping.finish(ctx, sb, actor, why)
+			return goneIsDone(err)
+		})
+	}
+	if err := act(ctx); err != nil {
+		failed := func(err error) {
+			r.log.Warn("a stop that a restart cut off: will be tried again", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
+		}
+		failed(err)
+		r.persist(act, failed)
+	}
+}
+
+// rebooted records that a sandbox is stopped which ran when its machine was restarted.
+func (r *repair) rebooted(ctx context.Context, sb core.Sandbox) error {
+	if _, err := r.stopping.commit(ctx, sb, system("reconcile"), stopReason{text: rebootReason, seen: r.usage.seen}); err != nil {
+		return goneIsDone(err)
+	}
+	if err := r.node.Stop(ctx, sb.ID); err != nil { // a wake sees to what may be left
+		r.log.Warn("remains of a sandbox of before the machine's restart", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
 	}
 	return nil
 }
@@ -134,7 +190,8 @@ func (r *repair) failed(ctx context.Context, e core.NodeExit, seen time.Time) er
 		}
 		tenant = sb.Tenant
 		sb.Become(core.StateFailed, now)
-		sb.Operation, sb.OperationSince, sb.Failure = core.OpNone, time.Time{}, e.Reason
+		sb.End()
+		sb.Failure = e.Reason
 		if err := tx.PutSandbox(sb); err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ func (r ResourcesPatch) Over(old core.Resources) core.Resources {
 	}
 }
 
-// resizing changes the limits of a sandbox that runs.
+// resizing changes the limits of a sandbox. One that doesn't run has the new ones from its next start on.
 //
 // The record changes first, with its event, and says that a resize is under way until the node has changed the limits. If the node
 // can't, the record changes back, with an event again. After a crash the record is what holds.
@@ -73,16 +73,17 @@ func (z *resizing) update(ctx context.Context, p Principal, id core.SandboxID, p
 
 // reserve checks what is asked for and has the node promise it. It returns the limits of before and those to be.
 func (z *resizing) reserve(ctx context.Context, p Principal, id core.SandboxID, patch SandboxPatch) (old, want core.Resources, err error) {
+	var runs bool
 	err = z.store.View(ctx, func(r store.Reader) error {
 		sb, err := p.findToChange(r, string(id))
 		if err != nil {
 			return err
 		}
-		old = sb.Resources
+		old, runs = sb.Resources, sb.State == core.StateRunning
 		want, err = z.check(r, p, sb, patch)
 		return err
 	})
-	if err != nil || want.MemoryBytes <= old.MemoryBytes {
+	if err != nil || !runs || want.MemoryBytes <= old.MemoryBytes {
 		return old, want, err
 	}
 	return old, want, z.node.Reserve(ctx, id, want)
@@ -182,13 +183,13 @@ func (z *resizing) revert(ctx context.Context, p Principal, id core.SandboxID, o
 // change that failed: until it has, the record holds more, which counts, and no other change begins.
 func (z *resizing) restore(ctx context.Context, p Principal, id core.SandboxID, old core.Resources, cause error) error {
 	now := z.clock.Now()
-	var under bool
+	var under, runs bool
 	err := z.store.View(ctx, func(r store.Reader) error {
 		sb, err := r.SandboxByID(id)
-		under = err == nil && sb.Operation == core.OpResize
+		under, runs = err == nil && sb.Operation == core.OpResize, sb.State == core.StateRunning
 		return goneIsDone(err)
 	})
-	if err == nil && under {
+	if err == nil && under && runs {
 		err = z.node.Resize(ctx, id, old, true)
 	}
 	if err != nil || !under {

@@ -49,6 +49,8 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"GetOrCreateSandbox": core.ScopeSandboxesWrite,
 		"UpdateSandbox":      core.ScopeSandboxesWrite,
 		"DeleteSandbox":      core.ScopeSandboxesWrite,
+		"StopSandbox":        core.ScopeSandboxesWrite,
+		"WakeSandbox":        core.ScopeSandboxesWrite,
 		"GetSandbox":         core.ScopeSandboxesRead,
 		"ListSandboxes":      core.ScopeSandboxesRead,
 		"Metrics":            core.ScopeSandboxesRead,

@@ -19,6 +19,8 @@ type Config struct {
 	Store  store.Store
 	Node   core.Node
 	NodeID core.NodeID
+	// BootID names the boot of the node's machine; empty if nobody knows.
+	BootID string
 	Limits Limits
 	// Sizes tells what sandboxes keep on the disk; nil if nobody can.
 	Sizes core.TreeSizes
@@ -44,6 +46,9 @@ type Observer interface {
 	Create(err error, took time.Duration)
 	// Delete reports how a delete was answered and how long that took.
 	Delete(err error, took time.Duration)
+	// Stop and Wake report how a stop and a wake ended and how long it took.
+	Stop(err error, took time.Duration)
+	Wake(err error, took time.Duration)
 	// ExecStart reports whether a process was started and how long that took.
 	ExecStart(err error, took time.Duration)
 	// ExecEnd reports how an exec ended.
@@ -84,6 +89,8 @@ type Service struct {
 	watchers   *watchers
 	starter    *starter
 	resizing   *resizing
+	stopping   *stopping
+	waking     *waking
 	lifecycle  *lifecycle
 	forgetting *forgetting
 	idle       *idle
@@ -148,9 +155,14 @@ func New(cfg Config) *Service {
 	s.audit = newAudit(d)
 	s.idle = &idle{deps: d, lifecycle: s.lifecycle}
 	s.resizing = &resizing{deps: d, usage: s.usage}
+	s.stopping = &stopping{deps: d, watchers: s.watchers, usage: s.usage, lifecycle: s.lifecycle}
+	s.lifecycle.stops = s.stopping
+	s.waking = &waking{deps: d, lifecycle: s.lifecycle}
 	s.repair = &repair{
-		deps: d, creation: s.creation, removal: s.removal, watchers: s.watchers, usage: s.usage, resizing: s.resizing, lifecycle: s.lifecycle,
+		deps: d, creation: s.creation, removal: s.removal, watchers: s.watchers, usage: s.usage, resizing: s.resizing,
+		lifecycle: s.lifecycle, stopping: s.stopping, waking: s.waking, boot: &boot{deps: d, node: cfg.NodeID, id: cfg.BootID},
 	}
+	s.waking.failed = s.repair.failed
 	return s
 }
 
@@ -246,6 +258,8 @@ type noObserver struct{}
 
 func (noObserver) Create(error, time.Duration)                                    {}
 func (noObserver) Delete(error, time.Duration)                                    {}
+func (noObserver) Stop(error, time.Duration)                                      {}
+func (noObserver) Wake(error, time.Duration)                                      {}
 func (noObserver) ExecStart(error, time.Duration)                                 {}
 func (noObserver) ExecEnd(core.Outcome)                                           {}
 func (noObserver) OperationEnd(core.WorkKind, core.OperationState, time.Duration) {}

@@ -24,14 +24,15 @@ func newTasks() *tasks {
 	return &tasks{stop: stop, end: end}
 }
 
-// run starts work whose context ends at close. After close it does nothing: what is durable goes on at the next start.
-func (t *tasks) run(work func(ctx context.Context)) {
+// run starts work whose context ends at close. After close it does nothing, and says so: what is durable goes on at the next start.
+func (t *tasks) run(work func(ctx context.Context)) (begun bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return
+		return false
 	}
 	t.wg.Go(func() { work(t.stop) })
+	return true
 }
 
 // close ends all work and waits for it.

@@ -12,6 +12,11 @@ type EventType string
 const (
 	EventSandboxCreating EventType = "sandbox.creating"
 	EventSandboxRunning  EventType = "sandbox.running"
+	// EventSandboxStopping and EventSandboxWaking: a stop or a wake has begun. The next one of its state says how that ended: after a stop
+	// sandbox.stopped, after a wake sandbox.running, each with a reason if it came otherwise.
+	EventSandboxStopping EventType = "sandbox.stopping"
+	EventSandboxStopped  EventType = "sandbox.stopped"
+	EventSandboxWaking   EventType = "sandbox.waking"
 	EventSandboxFailed   EventType = "sandbox.failed"
 	EventSandboxDeleted  EventType = "sandbox.deleted"
 	// EventSandboxResized: its resources are others from here on; Data has vcpus and memory_bytes as they are now.
@@ -30,7 +35,7 @@ const (
 // EventTypes lists every type.
 func EventTypes() []EventType {
 	return []EventType{
-		EventSandboxCreating, EventSandboxRunning, EventSandboxFailed, EventSandboxDeleted, EventSandboxResized,
+		EventSandboxCreating, EventSandboxRunning, EventSandboxStopping, EventSandboxStopped, EventSandboxWaking, EventSandboxFailed, EventSandboxDeleted, EventSandboxResized,
 		EventExecStarted, EventExecEnded, EventTemplateReady, EventTemplateFailed, EventKeyCreated, EventKeyDeleted,
 		EventTenantCreated, EventTenantUpdated, EventTenantDeleted,
 		EventTemplateImporting, EventTemplateDeleted, EventTemplateTagged, EventTemplateUntagged,

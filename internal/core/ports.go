@@ -75,7 +75,7 @@ type Node interface {
 	// Reserve promises resources to a sandbox, atomically: either all of it or an exhausted error and nothing. A second
 	// reservation by the same sandbox replaces the first.
 	Reserve(ctx context.Context, id SandboxID, r Resources) error
-	// Release gives a reservation back. Delete releases by itself.
+	// Release gives a reservation back. Stop and Delete release by themselves.
 	Release(id SandboxID)
 	// Create clones the template's tree and starts a sandbox whose guest agent has answered. On any error nothing of
 	// it is left. It needs a reservation. Canceling ctx undoes what was begun.
@@ -84,6 +84,13 @@ type Node interface {
 	// reservation. What it needs more than before has been reserved by then. Memory below what is in use is a conflict, with
 	// the figures, unless the change is forced: then what uses too much is killed.
 	Resize(ctx context.Context, id SandboxID, r Resources, force bool) error
+	// Stop ends a sandbox's processes, after what its programs have written was flushed, cuts its network and gives its reservation back. Its
+	// tree stays. On an error its guest agent still answers if nothing was done yet; otherwise Stop is to be repeated.
+	Stop(ctx context.Context, id SandboxID) error
+	// Wake starts a sandbox that doesn't run on the tree that it has, as a new incarnation, and returns when its guest agent has
+	// answered. It needs a reservation. On any error nothing of it runs, its tree stays and the reservation is given back; canceling
+	// ctx undoes what was begun.
+	Wake(ctx context.Context, spec NodeSpec) error
 	// Delete ends and removes a sandbox in any condition. What can't be reclaimed at once is reclaimed later.
 	Delete(ctx context.Context, id SandboxID) error
 	// Guest returns the way to a running sandbox's guest agent, unavailable if it does not run.

@@ -68,6 +68,12 @@ type Sandbox struct {
 	Failure string
 }
 
+// Begin notes that an operation is under way.
+func (sb *Sandbox) Begin(op OperationKind, at time.Time) { sb.Operation, sb.OperationSince = op, at }
+
+// End notes that no operation is under way any more.
+func (sb *Sandbox) End() { sb.Operation, sb.OperationSince = OpNone, time.Time{} }
+
 // SandboxSpec is what a caller asks for at create.
 type SandboxSpec struct {
 	Name       string

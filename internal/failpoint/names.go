@@ -5,6 +5,12 @@ const (
 	ControlCreateRecorded  = "control.create.recorded"
 	ControlCreateNodeDone  = "control.create.node-done"
 	ControlCreateCommitted = "control.create.committed"
+	ControlStopRecorded    = "control.stop.recorded"
+	ControlStopNodeDone    = "control.stop.node-done"
+	ControlStopCommitted   = "control.stop.committed"
+	ControlWakeRecorded    = "control.wake.recorded"
+	ControlWakeNodeDone    = "control.wake.node-done"
+	ControlWakeCommitted   = "control.wake.committed"
 	ControlDeleteRecorded  = "control.delete.recorded"
 	ControlDeleteNodeDone  = "control.delete.node-done"
 	ControlDeleteCommitted = "control.delete.committed"
@@ -33,6 +39,16 @@ const (
 	NodeCreateStarted    = "node.create.started"
 	NodeCreateConfigured = "node.create.configured"
 	NodeCreateReady      = "node.create.ready"
+	NodeStopJournaled    = "node.stop.journaled"
+	NodeStopReclaimed    = "node.stop.reclaimed"
+	NodeWakeJournaled    = "node.wake.journaled"
+	NodeWakeTree         = "node.wake.tree"
+	NodeWakeAttached     = "node.wake.attached"
+	NodeWakeRunDir       = "node.wake.run-dir"
+	NodeWakeIsolated     = "node.wake.isolated"
+	NodeWakeStarted      = "node.wake.started"
+	NodeWakeConfigured   = "node.wake.configured"
+	NodeWakeReady        = "node.wake.ready"
 	NodeDeleteBegun      = "node.delete.begun"
 	NodeDeleteKilled     = "node.delete.killed"
 	NodeDeleteDetached   = "node.delete.detached"
@@ -58,6 +74,8 @@ const (
 func Names() []string {
 	return []string{
 		ControlCreateRecorded, ControlCreateNodeDone, ControlCreateCommitted,
+		ControlStopRecorded, ControlStopNodeDone, ControlStopCommitted,
+		ControlWakeRecorded, ControlWakeNodeDone, ControlWakeCommitted,
 		ControlDeleteRecorded, ControlDeleteNodeDone, ControlDeleteCommitted,
 		ControlResizeRecorded, ControlResizeNodeDone, ControlResizeCommitted,
 		ControlExecRecorded, ControlExecStarted, ControlExecEnded, ControlOnceNoted,
@@ -66,6 +84,9 @@ func Names() []string {
 		ControlTemplateMade, ControlTemplateDeleted, ControlTemplateTreeGone,
 		NodeCreateJournaled, NodeCreateCloned, NodeCreateAttached, NodeCreateRunDir, NodeCreateIsolated,
 		NodeCreateStarted, NodeCreateConfigured, NodeCreateReady,
+		NodeStopJournaled, NodeStopReclaimed,
+		NodeWakeJournaled, NodeWakeTree, NodeWakeAttached, NodeWakeRunDir, NodeWakeIsolated,
+		NodeWakeStarted, NodeWakeConfigured, NodeWakeReady,
 		NodeDeleteBegun, NodeDeleteKilled, NodeDeleteDetached, NodeDeleteTreeGone, NodeDeleteRunDirGone,
 		NodeResizeJournaled, NodeResizeHalf, NodeResizeDone,
 		NodeImportCreated, NodeImportFilled, NodeImportFrozen,

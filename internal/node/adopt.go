@@ -31,7 +31,12 @@ func (n *Node) adopt(ctx context.Context) error {
 	var g errgroup.Group
 	g.SetLimit(adoptParallel)
 	for i, e := range entries {
-		if e.Phase != phaseRunning {
+		switch e.Phase {
+		case phaseRunning:
+		case phaseStopped:
+			results[i] = adoptionStopped
+			continue
+		case phaseCreating, phaseWaking, phaseDeleting:
 			n.admission.force(e.Sandbox, e.Resources)
 			results[i] = adoptionCutOff
 			continue
@@ -56,7 +61,9 @@ const (
 	adopted adoption = "taken_over"
 	// adoptionEnded: nothing of it ran any more, as of one that had failed before.
 	adoptionEnded adoption = "ended_before"
-	// adoptionCutOff: its create or delete was under way, and is finished or undone next.
+	// adoptionStopped: nothing of it is to run.
+	adoptionStopped adoption = "stopped"
+	// adoptionCutOff: its create, wake or delete was under way, and is finished or undone next.
 	adoptionCutOff adoption = "cut_off"
 	// The others have a warning of their own.
 	adoptionNoNetwork adoption = "lost_network"
@@ -73,8 +80,8 @@ func sayAdopted(log *slog.Logger, results []adoption) {
 	for _, r := range results {
 		counts[r]++
 	}
-	attrs := []any{slog.Int(string(adopted), counts[adopted]), slog.Int("not_taken_over", len(results)-counts[adopted])}
-	for _, why := range []adoption{adoptionEnded, adoptionCutOff, adoptionNoNetwork, adoptionDead, adoptionDamaged} {
+	attrs := []any{slog.Int(string(adopted), counts[adopted]), slog.Int("not_taken_over", len(results)-counts[adopted]-counts[adoptionStopped])}
+	for _, why := range []adoption{adoptionStopped, adoptionEnded, adoptionCutOff, adoptionNoNetwork, adoptionDead, adoptionDamaged} {
 		if counts[why] > 0 {
 			attrs = append(attrs, slog.Int(string(why), counts[why]))
 		}
@@ -127,15 +134,16 @@ func (n *Node) Sweep(ctx context.Context, known core.Known) error {
 	if err != nil {
 		return err
 	}
-	journaled := map[core.SandboxID]bool{}
+	journaled, mayRun := map[core.SandboxID]bool{}, map[core.SandboxID]bool{}
 	var errs []error
 	for _, e := range entries {
 		journaled[e.Sandbox] = true
+		mayRun[e.Sandbox] = e.Phase != phaseStopped
 		if err := n.sweepEntry(ctx, e, known.Sandboxes[e.Sandbox]); err != nil {
 			errs = append(errs, fmt.Errorf("sweep sandbox %s: %w", e.Sandbox, err))
 		}
 	}
-	errs = append(errs, n.sweepStrays(ctx, journaled), n.sweepTrees(ctx, journaled, known), n.purge(ctx))
+	errs = append(errs, n.sweepStrays(ctx, mayRun), n.sweepTrees(ctx, journaled, known), n.purge(ctx))
 	return errors.Join(errs...)
 }
 
@@ -156,18 +164,24 @@ func (n *Node) sweepEntry(ctx context.Context, e entry, known bool) error {
 		n.log.Warn("sandbox without a record: its tree is set aside", slog.String("sandbox_id", string(e.Sandbox)))
 		return n.setAside(ctx, e.Sandbox)
 	}
+	if e.Phase == phaseStopped {
+		return nil // what a stop that was cut off has left is a stray
+	}
 	if _, err := n.machines.get(e.Sandbox); err != nil {
 		// Nobody can reach what may be left of it.
 		if err := n.reclaim(ctx, e.Sandbox); err != nil {
 			return err
 		}
 		n.admission.release(e.Sandbox)
+		if e.Phase == phaseWaking {
+			return n.journal.putStopped(e, n.cfg.Clock.Now())
+		}
 	}
 	return nil
 }
 
-// sweepStrays reclaims processes, slots and run directories that no journal entry stands for.
-func (n *Node) sweepStrays(ctx context.Context, journaled map[core.SandboxID]bool) error {
+// sweepStrays reclaims processes, slots and run directories that no journal entry stands for, or one that says that nothing is to run.
+func (n *Node) sweepStrays(ctx context.Context, mayRun map[core.SandboxID]bool) error {
 	found := map[core.SandboxID]bool{}
 	var errs []error
 	machines, err := n.cfg.Runtime.List(ctx)
@@ -192,7 +206,7 @@ func (n *Node) sweepStrays(ctx context.Context, journaled map[core.SandboxID]boo
 		found[id] = true
 	}
 	for id := range found {
-		if journaled[id] {
+		if mayRun[id] {
 			continue
 		}
 		n.log.Warn("reclaiming remains of a sandbox", slog.String("sandbox_id", string(id)))

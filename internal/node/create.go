@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shoal/internal/core"
+	"shoal/internal/disk"
 	"shoal/internal/failpoint"
 	"shoal/internal/guest/wire"
 	"shoal/internal/runtime"
@@ -30,25 +31,36 @@ func (n *Node) Create(ctx context.Context, spec core.NodeSpec) error {
 		return n.createAgain(e, spec, err)
 	}
 	defer n.machines.beginStart(spec.Sandbox, spec.Incarnation)()
-	if err := n.create(ctx, spec); err != nil {
+	err = n.launch(ctx, spec, launch{
+		phase: phaseCreating, tree: cloneTemplate, journaled: failpoint.NodeCreateJournaled, hasTree: failpoint.NodeCreateCloned,
+		attached: failpoint.NodeCreateAttached, runDir: failpoint.NodeCreateRunDir, isolated: failpoint.NodeCreateIsolated,
+		started: failpoint.NodeCreateStarted, configured: failpoint.NodeCreateConfigured, ready: failpoint.NodeCreateReady,
+	})
+	if err != nil {
 		return n.undoCreate(ctx, spec.Sandbox, err)
 	}
 	return nil
 }
 
-// create writes the intent, makes every part, and writes that it is done. Its caller undoes it.
-func (n *Node) create(ctx context.Context, spec core.NodeSpec) error {
-	e := entry{
-		Sandbox: spec.Sandbox, Tenant: spec.Tenant, Incarnation: spec.Incarnation, Epoch: spec.Epoch,
-		Template: spec.Template, Resources: spec.Resources, Phase: phaseCreating, At: n.cfg.Clock.Now(),
-	}
+// launch is how a sandbox comes to run: what the journal says meanwhile, and where its tree comes from. The other fields name the failpoint after
+// each step.
+type launch struct {
+	phase                                                                      phase
+	tree                                                                       func(ctx context.Context, d disk.Driver, spec core.NodeSpec) (root string, err error)
+	journaled, hasTree, attached, runDir, isolated, started, configured, ready string
+}
+
+// launch writes the intent, makes every part, and writes that it is done. Its caller undoes it.
+func (n *Node) launch(ctx context.Context, spec core.NodeSpec, l launch) error {
+	e := entryOf(spec)
+	e.Phase, e.At = l.phase, n.cfg.Clock.Now()
 	if err := n.journal.put(e); err != nil {
 		return journalError(err)
 	}
-	if err := failpoint.Hit(failpoint.NodeCreateJournaled); err != nil {
+	if err := failpoint.Hit(l.journaled); err != nil {
 		return err
 	}
-	m, err := n.build(ctx, spec)
+	m, err := n.build(ctx, spec, l)
 	if err != nil {
 		return err
 	}
@@ -56,7 +68,7 @@ func (n *Node) create(ctx context.Context, spec core.NodeSpec) error {
 	if err = n.journal.put(e); err != nil {
 		err = journalError(err)
 	} else {
-		err = failpoint.Hit(failpoint.NodeCreateReady)
+		err = failpoint.Hit(l.ready)
 	}
 	if err == nil && !n.machines.put(m) {
 		err = core.Errorf(core.CodeUnavailable, "the sandbox ended right after it was started")
@@ -65,6 +77,14 @@ func (n *Node) create(ctx context.Context, spec core.NodeSpec) error {
 		m.guest.Close()
 	}
 	return err
+}
+
+// entryOf is what the journal says of a sandbox, but for its phase.
+func entryOf(spec core.NodeSpec) entry {
+	return entry{
+		Sandbox: spec.Sandbox, Tenant: spec.Tenant, Incarnation: spec.Incarnation, Epoch: spec.Epoch,
+		Template: spec.Template, Resources: spec.Resources,
+	}
 }
 
 // createAgain answers a create of a sandbox that the journal knows. damaged is why its entry can't be read, if so.
@@ -91,35 +111,35 @@ func (n *Node) undoCreate(ctx context.Context, id core.SandboxID, cause error) e
 }
 
 // build makes every part of a sandbox and returns its machine, whose agent has answered.
-func (n *Node) build(ctx context.Context, spec core.NodeSpec) (*machine, error) {
+func (n *Node) build(ctx context.Context, spec core.NodeSpec, l launch) (*machine, error) {
 	runDir, err := n.runDirs.make(spec.Sandbox)
 	if err == nil {
-		err = failpoint.Hit(failpoint.NodeCreateRunDir)
+		err = failpoint.Hit(l.runDir)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p := n.beginParts(ctx, spec)
+	p := n.beginParts(ctx, spec, l)
 	defer p.end()
 	err = n.cfg.Runtime.Create(ctx, runtime.Spec{
 		ID: spec.Sandbox, Incarnation: spec.Incarnation, Parts: p.get, RunDir: runDir,
 		Hostname: spec.Hostname, Resources: spec.Resources,
 	})
 	if err == nil {
-		err = failpoint.Hit(failpoint.NodeCreateIsolated)
+		err = failpoint.Hit(l.isolated)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create sandbox: %w", err)
 	}
 	if err = n.cfg.Runtime.Start(ctx, spec.Sandbox); err == nil {
-		err = failpoint.Hit(failpoint.NodeCreateStarted)
+		err = failpoint.Hit(l.started)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 	m := n.newMachine(spec.Sandbox, spec.Incarnation)
 	if err = n.configureWhenReady(ctx, m, identityOf(spec)); err == nil {
-		err = failpoint.Hit(failpoint.NodeCreateConfigured)
+		err = failpoint.Hit(l.configured)
 	}
 	if err != nil {
 		m.guest.Close()

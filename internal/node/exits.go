@@ -56,6 +56,9 @@ func (n *Node) cleanUp(ctx context.Context, e runtime.Exit) error {
 	if _, err := n.machines.get(e.ID); err == nil {
 		return nil // it has been started again
 	}
+	if known, ok, err := n.journal.get(e.ID); err == nil && ok && (known.Incarnation != e.Incarnation || known.Phase != phaseRunning) {
+		return nil // a stop was first, which has removed it, or it is gone since and another command sees to what is there
+	}
 	err = n.reclaim(ctx, e.ID)
 	n.admission.release(e.ID) // the dead hold no memory
 	return err

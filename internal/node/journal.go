@@ -21,6 +21,10 @@ const (
 	phaseCreating phase = "creating"
 	// phaseRunning: it has answered and runs, or has run and ended by itself.
 	phaseRunning phase = "running"
+	// phaseStopped: its tree is kept and nothing of it is to run, though some of it may still be there if the stop was cut off.
+	phaseStopped phase = "stopped"
+	// phaseWaking: parts of it may exist beside its tree.
+	phaseWaking phase = "waking"
 	// phaseDeleting: it must go, whatever is left of it.
 	phaseDeleting phase = "deleting"
 )
@@ -119,7 +123,7 @@ func decodeEntry(data []byte, id core.SandboxID) (entry, error) {
 		return e, fmt.Errorf("read journal entry %s: version %d for %q", id, e.Version, e.Sandbox)
 	}
 	switch e.Phase {
-	case phaseCreating, phaseRunning, phaseDeleting:
+	case phaseCreating, phaseRunning, phaseStopped, phaseWaking, phaseDeleting:
 		return e, nil
 	}
 	return e, fmt.Errorf("read journal entry %s: unknown phase %q", id, e.Phase)

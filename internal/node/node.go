@@ -53,6 +53,7 @@ type Node struct {
 	machines  *machines
 	runDirs   runDirs
 	*resizer
+	*sleeping
 	log *slog.Logger
 
 	exits chan core.NodeExit
@@ -90,6 +91,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n.resting = &resting{machines: n.machines, disk: cfg.Disk, ownerUID: cfg.OwnerUID}
 	n.resizer = &resizer{runtime: cfg.Runtime, disk: cfg.Disk, journal: j, admission: n.admission, turns: n.turns, machines: n.machines, log: cfg.Logger}
+	n.sleeping = &sleeping{n}
 	n.suspects = newSuspects(cfg, n.machines, n.admission)
 	if err := n.adopt(ctx); err != nil {
 		n.machines.close()

@@ -24,30 +24,39 @@ type parts struct {
 }
 
 // beginParts begins to make both. The caller must call end.
-func (n *Node) beginParts(ctx context.Context, spec core.NodeSpec) *parts {
+func (n *Node) beginParts(ctx context.Context, spec core.NodeSpec, l launch) *parts {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &parts{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		p.err = n.makeParts(ctx, spec, p)
+		p.err = n.makeParts(ctx, spec, l, p)
 	}()
 	return p
 }
 
-func (n *Node) makeParts(ctx context.Context, spec core.NodeSpec, p *parts) error {
+// cloneTemplate makes a new sandbox's tree.
+func cloneTemplate(ctx context.Context, d disk.Driver, spec core.NodeSpec) (string, error) {
+	opts := disk.CloneOptions{LimitBytes: spec.Resources.DiskBytes}
+	root, err := d.Clone(ctx, templateTree(spec.Template), sandboxTree(spec.Sandbox), opts)
+	if err != nil {
+		return "", fmt.Errorf("clone template: %w", err)
+	}
+	return root, nil
+}
+
+func (n *Node) makeParts(ctx context.Context, spec core.NodeSpec, l launch, p *parts) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		opts := disk.CloneOptions{LimitBytes: spec.Resources.DiskBytes}
-		if p.root, err = n.cfg.Disk.Clone(ctx, templateTree(spec.Template), sandboxTree(spec.Sandbox), opts); err != nil {
-			return fmt.Errorf("clone template: %w", err)
+		if p.root, err = l.tree(ctx, n.cfg.Disk, spec); err != nil {
+			return err
 		}
-		return failpoint.Hit(failpoint.NodeCreateCloned)
+		return failpoint.Hit(l.hasTree)
 	})
 	g.Go(func() (err error) {
 		if p.slot, err = n.cfg.Network.Attach(ctx, spec.Sandbox, network.EgressDeny); err != nil {
 			return fmt.Errorf("attach network: %w", err)
 		}
-		return failpoint.Hit(failpoint.NodeCreateAttached)
+		return failpoint.Hit(l.attached)
 	})
 	return g.Wait()
 }

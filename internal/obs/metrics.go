@@ -20,6 +20,10 @@ type Metrics struct {
 	createSeconds    prometheus.Histogram
 	deletes          *prometheus.CounterVec
 	deleteSeconds    prometheus.Histogram
+	stops            *prometheus.CounterVec
+	stopSeconds      prometheus.Histogram
+	wakes            *prometheus.CounterVec
+	wakeSeconds      prometheus.Histogram
 	execStarts       *prometheus.CounterVec
 	execSeconds      prometheus.Histogram
 	execEnds         *prometheus.CounterVec
@@ -41,6 +45,10 @@ func NewMetrics() *Metrics {
 		createSeconds: histogram("shoal_sandbox_create_seconds", "Time of a successful create until the guest agent answered."),
 		deletes:       counter("shoal_sandbox_deletes_total", "Sandbox deletes by result: ok or the error's code.", "result"),
 		deleteSeconds: histogram("shoal_sandbox_delete_seconds", "Time until a successful delete was acknowledged."),
+		stops:         counter("shoal_sandbox_stops_total", "Sandbox stops that were asked for, by result: ok or the error's code.", "result"),
+		stopSeconds:   histogram("shoal_sandbox_stop_seconds", "Time of a successful stop, with the grace that its processes took."),
+		wakes:         counter("shoal_sandbox_wakes_total", "Sandbox wakes that were asked for, by result: ok or the error's code.", "result"),
+		wakeSeconds:   histogram("shoal_sandbox_wake_seconds", "Time of a successful wake until the guest agent answered."),
 		execStarts:    counter("shoal_exec_starts_total", "Execs asked for by result: ok or the error's code.", "result"),
 		execSeconds:   histogram("shoal_exec_start_seconds", "Time of a successful exec until its process was there."),
 		execEnds:      counter("shoal_exec_ends_total", "Execs that ended, by outcome.", "outcome"),
@@ -50,7 +58,7 @@ func NewMetrics() *Metrics {
 		}, []string{"kind"}),
 	}
 	m.registry.MustRegister(
-		m.creates, m.createSeconds, m.deletes, m.deleteSeconds,
+		m.creates, m.createSeconds, m.deletes, m.deleteSeconds, m.stops, m.stopSeconds, m.wakes, m.wakeSeconds,
 		m.execStarts, m.execSeconds, m.execEnds, m.operations, m.operationSeconds,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
@@ -75,6 +83,20 @@ func (m *Metrics) Create(err error, took time.Duration) {
 func (m *Metrics) Delete(err error, took time.Duration) {
 	if m != nil {
 		count(m.deletes, m.deleteSeconds, err, took)
+	}
+}
+
+// Stop counts a stop with its error, nil if it went well.
+func (m *Metrics) Stop(err error, took time.Duration) {
+	if m != nil {
+		count(m.stops, m.stopSeconds, err, took)
+	}
+}
+
+// Wake counts a wake with its error, nil if it went well.
+func (m *Metrics) Wake(err error, took time.Duration) {
+	if m != nil {
+		count(m.wakes, m.wakeSeconds, err, took)
 	}
 }
 

@@ -144,7 +144,7 @@ type TenantReader interface {
 	ListTenants(page Page) (list []core.Tenant, next string, err error)
 	// TenantsToPurge returns the tenants that are deleted and of which something may be left, those first that were deleted first.
 	TenantsToPurge() ([]core.Tenant, error)
-	// TenantUse sums up what a tenant has: of sandboxes what isn't deleted, vcpus and memory only of those that run, and of keys those
+	// TenantUse sums up what a tenant has: of sandboxes what isn't deleted, vcpus and memory only of those that run or are being woken, and of keys those
 	// that have not expired by now. Its cost is that of reading an index over them.
 	TenantUse(tenant core.TenantID, now time.Time) (core.TenantUse, error)
 	// TenantTemplates returns the ids of a tenant's own templates.
