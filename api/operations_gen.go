@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "4fbafdabe5f0ee22c82f39ac2df7175d4a0c0b3c537b6315b781adb633b989e1"
+const DocumentDigest = "5c000a64e7e03fbafca8219d51f2114b9cef0ea4c16b19728950587b9530feaf"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "85e637b39bee2d1c60b7970aa178808da5efc0141ebed83cc0d659f4fbbc8360"
+const TypesDigest = "860c6dc75a44e050d7eca57ff86167fe44f2d2a373cc4fede55fe84f39ce06be"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

@@ -201,7 +201,9 @@ func (x *stopping) unfinished(ctx context.Context, sb core.Sandbox, order stopOr
 	failed(cause)
 	if _, err := x.node.Guest(sb.ID); err != nil {
 		x.persist(func(ctx context.Context) error {
-			return x.inTurn(ctx, sb.ID, func(ctx context.Context) error { return x.settle(ctx, sb.ID, order.actor, stopReason{text: order.reason}) })
+			return x.inTurn(ctx, sb.ID, func(ctx context.Context) error {
+				return x.settle(ctx, sb.ID, order.actor, stopReason{text: order.reason})
+			})
 		}, failed)
 		return core.Wrap(core.CodeUnavailable, cause, "the sandbox has ended, but not all of it could be removed yet: its stop goes on by itself")
 	}
