@@ -182,15 +182,17 @@ type machine struct {
 	dir   string
 	exits chan core.NodeExit
 
-	mu        sync.Mutex
-	guests    map[core.SandboxID]*guest
-	templates map[core.TemplateID]bool
-	full      bool
+	mu          sync.Mutex
+	guests      map[core.SandboxID]*guest
+	templates   map[core.TemplateID]bool
+	checkpoints map[core.CheckpointID]bool
+	full        bool
 }
 
 func newMachine(dir string) *machine {
 	return &machine{
 		dir: dir, exits: make(chan core.NodeExit, 8), guests: map[core.SandboxID]*guest{}, templates: map[core.TemplateID]bool{},
+		checkpoints: map[core.CheckpointID]bool{},
 	}
 }
 
@@ -282,14 +284,34 @@ func (m *machine) Capacity(context.Context) (core.NodeCapacity, error) {
 	return core.NodeCapacity{}, nil
 }
 
-func (m *machine) CaptureTemplate(_ context.Context, id core.TemplateID, from core.SandboxID) (core.CapturedTree, error) {
+func (m *machine) CaptureTemplate(_ context.Context, id core.TemplateID, from core.TreeSource) (core.CapturedTree, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.guests[from] == nil {
+	if m.guests[from.Sandbox] == nil && !m.checkpoints[from.Checkpoint] {
 		return core.CapturedTree{}, core.Errorf(core.CodeNotFound, "no such tree")
 	}
 	m.templates[id] = true
 	return core.CapturedTree{TreeInfo: core.TreeInfo{Digest: "sha256:4567", SizeBytes: 150 << 20, Files: 9001}}, nil
+}
+
+func (m *machine) Checkpoint(_ context.Context, id core.CheckpointID, _ core.SandboxID) (core.CheckpointTree, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.checkpoints[id] = true
+	return core.CheckpointTree{Origin: "pool/1", WrittenBytes: 3 << 20}, nil
+}
+
+func (m *machine) HasCheckpoint(_ context.Context, id core.CheckpointID) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.checkpoints[id], nil
+}
+
+func (m *machine) DeleteCheckpoint(_ context.Context, id core.CheckpointID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.checkpoints, id)
+	return nil
 }
 
 func (m *machine) HasTemplate(_ context.Context, id core.TemplateID) (bool, error) {

@@ -66,7 +66,7 @@ func (m *making) captured(
 	if err := checkUser(cmd, m.node, from.sandbox, in.Config.User); err != nil {
 		return workResult{}, err
 	}
-	tree, err := m.node.CaptureTemplate(cmd, core.TemplateID(op.Target[targetTemplate]), from.sandbox)
+	tree, err := m.node.CaptureTemplate(cmd, core.TemplateID(op.Target[targetTemplate]), core.TreeSource{Sandbox: from.sandbox})
 	if err == nil {
 		err = failpoint.Hit(failpoint.ControlTemplateMade)
 	}

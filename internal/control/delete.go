@@ -11,13 +11,25 @@ import (
 )
 
 // DeleteSandbox makes a sandbox gone for every caller, durably, and returns; its machine and files are removed in the
-// background. It is allowed in every state and cancels whatever is under way.
+// background. It is allowed in every state and cancels whatever is under way. The checkpoints that calls have made of it stay.
 func (s *Service) DeleteSandbox(ctx context.Context, p Principal, ref string) error {
 	if err := p.may("DeleteSandbox"); err != nil {
 		return err
 	}
+	return s.deleteSandbox(ctx, p, ref, false)
+}
+
+// DeleteSandboxWithCheckpoints is DeleteSandbox for all of its checkpoints too.
+func (s *Service) DeleteSandboxWithCheckpoints(ctx context.Context, p Principal, ref string) error {
+	if err := p.may("DeleteSandboxWithCheckpoints"); err != nil {
+		return err
+	}
+	return s.deleteSandbox(ctx, p, ref, true)
+}
+
+func (s *Service) deleteSandbox(ctx context.Context, p Principal, ref string, checkpoints bool) error {
 	start := s.clock.Now()
-	err := s.removal.start(ctx, p.Actor, "", func(r store.Reader) (core.Sandbox, error) { return p.findToChange(r, ref) })
+	err := s.removal.startWith(ctx, p.Actor, "", checkpoints, func(r store.Reader) (core.Sandbox, error) { return p.findToChange(r, ref) })
 	s.observer.Delete(err, s.clock.Now().Sub(start))
 	return err
 }
@@ -25,18 +37,37 @@ func (s *Service) DeleteSandbox(ctx context.Context, p Principal, ref string) er
 // removal deletes sandboxes: durably at once, then in the background until nothing is left.
 type removal struct {
 	*deps
-	watchers *watchers
+	watchers    *watchers
+	checkpoints *checkpointKeeping
 }
 
 // start records the delete of the sandbox that find returns, and begins to carry it out.
 func (r *removal) start(ctx context.Context, actor core.Actor, reason string, find func(store.Reader) (core.Sandbox, error)) error {
+	return r.startWith(ctx, actor, reason, false, find)
+}
+
+// startWith is start, for the checkpoints that calls have made of the sandbox too if they are to go with it. Those that nobody has called
+// for always do.
+func (r *removal) startWith(
+	ctx context.Context, actor core.Actor, reason string, checkpoints bool, find func(store.Reader) (core.Sandbox, error),
+) error {
 	var sb core.Sandbox
+	var gone []core.Checkpoint
 	now := r.clock.Now()
 	err := r.store.Update(ctx, func(tx store.Tx) (err error) {
 		if sb, err = find(tx); err != nil {
 			return err
 		}
 		if err := core.Begin(sb.State, sb.Operation, core.OpDelete); err != nil {
+			return err
+		}
+		if gone, err = withSandbox(tx, sb.ID, checkpoints); err != nil {
+			return err
+		}
+		if err := recordCheckpointsDeleted(tx, gone, actor, "the sandbox was deleted", now); err != nil {
+			return err
+		}
+		if sb, err = tx.SandboxByID(sb.ID); err != nil { // its head may be another
 			return err
 		}
 		return recordDeleted(tx, &sb, actor, reason, now)
@@ -48,6 +79,7 @@ func (r *removal) start(ctx context.Context, actor core.Actor, reason string, fi
 	r.commands.interrupt(sb.ID)
 	r.waiters.wake(sb.Tenant)
 	r.finishSoon(sb.ID)
+	r.checkpoints.finishSoon(checkpointIDs(gone)...)
 	return failpoint.Hit(failpoint.ControlDeleteRecorded)
 }
 

@@ -91,7 +91,14 @@ type node struct {
 	// afterCreate runs when the machine is there and Create has not yet returned.
 	afterCreate func(id core.SandboxID)
 	// onCapture runs inside CaptureTemplate.
-	onCapture func(ctx context.Context, from core.SandboxID) error
+	onCapture func(ctx context.Context, from core.TreeSource) error
+	// checkpoints has the trees of checkpoints, and what their sandboxes had written; onCheckpoint runs inside Checkpoint, before the tree
+	// is there. checkpointErr is what deletes of them return.
+	checkpoints   map[core.CheckpointID]core.CheckpointTree
+	onCheckpoint  func(ctx context.Context, id core.CheckpointID, from core.SandboxID) error
+	checkpointErr error
+	// written is what sandboxes have written.
+	written int64
 	// onReserve, if it is set, is called once by the next Reserve.
 	onReserve func()
 	// onStop and onWake run inside Stop and Wake, before anything is done.
@@ -111,7 +118,8 @@ func newNode() *node {
 	return &node{
 		max: 1000, reserved: map[core.SandboxID]core.Resources{}, running: map[core.SandboxID]core.NodeSpec{},
 		guests: map[core.SandboxID]*guest{}, deleted: map[core.SandboxID]int{}, templates: map[core.TemplateID]bool{},
-		exits: make(chan core.NodeExit, 8),
+		checkpoints: map[core.CheckpointID]core.CheckpointTree{},
+		exits:       make(chan core.NodeExit, 8),
 	}
 }
 
@@ -312,7 +320,7 @@ func (n *node) ImportTemplate(ctx context.Context, id core.TemplateID, fill func
 	return core.TreeInfo{Digest: "sha256:1", SizeBytes: 7, OwnBytes: 7}, nil
 }
 
-func (n *node) CaptureTemplate(ctx context.Context, id core.TemplateID, from core.SandboxID) (core.CapturedTree, error) {
+func (n *node) CaptureTemplate(ctx context.Context, id core.TemplateID, from core.TreeSource) (core.CapturedTree, error) {
 	if n.onCapture != nil {
 		if err := n.onCapture(ctx, from); err != nil {
 			return core.CapturedTree{}, err

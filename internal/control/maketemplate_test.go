@@ -443,7 +443,7 @@ func TestImportAfterRestart(t *testing.T) {
 		ops = append(ops, op)
 	}
 	sb := g.world.create(core.SandboxSpec{})
-	g.node.onCapture = func(ctx context.Context, _ core.SandboxID) error { <-ctx.Done(); return ctx.Err() }
+	g.node.onCapture = func(ctx context.Context, _ core.TreeSource) error { <-ctx.Done(); return ctx.Err() }
 	op, err := g.svc.CreateTemplate(t.Context(), alice, core.TemplateSpec{Name: "d", Sandbox: string(sb.ID)})
 	if err != nil {
 		t.Fatal(err)
@@ -507,7 +507,7 @@ func TestSandboxDeletedDuringCapture(t *testing.T) {
 	g := newGallery(t)
 	sb := g.world.create(core.SandboxSpec{})
 	began := make(chan struct{})
-	g.node.onCapture = func(ctx context.Context, _ core.SandboxID) error {
+	g.node.onCapture = func(ctx context.Context, _ core.TreeSource) error {
 		close(began)
 		<-ctx.Done()
 		return errors.New("interrupted")

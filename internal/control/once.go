@@ -141,6 +141,11 @@ func (t *turn) began(tx store.Tx, id core.OperationID) error {
 	return t.put(tx, core.KeyedCall{Operation: id})
 }
 
+// saved adds to the transaction that records a checkpoint that it is what the call makes.
+func (t *turn) saved(tx store.Tx, id core.CheckpointID) error {
+	return t.put(tx, core.KeyedCall{Checkpoint: id})
+}
+
 // put writes what a call made.
 func (t *turn) put(tx store.Tx, c core.KeyedCall) error {
 	if t == nil {

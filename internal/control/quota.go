@@ -102,6 +102,34 @@ func (q *quotas) template(r store.Reader, id core.TenantID, templates, bytes int
 	return q.fits(r, id, q.of(t), core.TenantUse{Templates: templates, TemplateBytes: bytes})
 }
 
+// checkpoint checks that a tenant may have another checkpoint. It is called in the transaction that records it, before it does. How large it
+// is, nobody knows yet: see checkpointFits.
+func (q *quotas) checkpoint(r store.Reader, id core.TenantID) error {
+	t, err := liveTenant(r, id)
+	if err != nil {
+		return err
+	}
+	return q.fits(r, id, q.of(t), core.TenantUse{Checkpoints: 1})
+}
+
+// checkpointFits checks that what a tenant's checkpoints have, one that was just recorded among them, is not more than they may.
+func (q *quotas) checkpointFits(r store.Reader, id core.TenantID) error {
+	t, err := liveTenant(r, id)
+	if err != nil {
+		return err
+	}
+	most, ok := core.Limited(q.of(t).CheckpointBytes)
+	if !ok {
+		return nil
+	}
+	has, err := r.TenantUse(id, q.clock.Now())
+	if err == nil && has.CheckpointBytes > most {
+		err = overQuota("checkpoint_bytes", "it may have %s of files in checkpoints, and with this one it would have %s",
+			size(most), size(has.CheckpointBytes))
+	}
+	return err
+}
+
 // key checks that a tenant may have another key.
 func (q *quotas) key(r store.Reader, id core.TenantID) error {
 	t, err := liveTenant(r, id)
@@ -176,6 +204,7 @@ func (q *quotas) fits(r store.Reader, id core.TenantID, quota core.Quota, more c
 		{"disk_bytes", quota.DiskBytes, has.DiskBytes, more.DiskBytes, size, "of disk in sandboxes"},
 		{"templates", quota.Templates, has.Templates, more.Templates, count, "templates"},
 		{"template_bytes", quota.TemplateBytes, has.TemplateBytes, more.TemplateBytes, size, "of templates"},
+		{"checkpoints", quota.Checkpoints, has.Checkpoints, more.Checkpoints, count, "checkpoints"},
 		{"keys", quota.Keys, has.Keys, more.Keys, count, "API keys"},
 		{"execs", quota.Execs, has.Execs, more.Execs, count, "execs that run"},
 	} {
@@ -195,7 +224,7 @@ func bounded(quota core.Quota, more core.TenantUse) bool {
 	_, vcpus := core.Limited(quota.VCPUs)
 	return vcpus && more.VCPUs > 0 || is(quota.Sandboxes, more.Sandboxes) || is(quota.MemoryBytes, more.MemoryBytes) ||
 		is(quota.DiskBytes, more.DiskBytes) || is(quota.Templates, more.Templates) || is(quota.TemplateBytes, more.TemplateBytes) ||
-		is(quota.Keys, more.Keys) || is(quota.Execs, more.Execs)
+		is(quota.Checkpoints, more.Checkpoints) || is(quota.Keys, more.Keys) || is(quota.Execs, more.Execs)
 }
 
 // overQuota says of what a tenant has too much already.

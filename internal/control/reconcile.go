@@ -60,7 +60,9 @@ func (r *repair) reconcile(ctx context.Context) error {
 // recorded returns the sandboxes to look after, and all that the store knows of what may lie on the node.
 func (r *repair) recorded(ctx context.Context) (all []core.Sandbox, known core.Known, err error) {
 	err = r.store.View(ctx, func(tx store.Reader) (err error) {
-		known = core.Known{Sandboxes: map[core.SandboxID]bool{}, Templates: map[core.TemplateID]bool{}}
+		known = core.Known{
+			Sandboxes: map[core.SandboxID]bool{}, Templates: map[core.TemplateID]bool{}, Checkpoints: map[core.CheckpointID]bool{},
+		}
 		if all, err = tx.AllSandboxes(); err != nil {
 			return err
 		}
@@ -76,7 +78,11 @@ func (r *repair) recorded(ctx context.Context) (all []core.Sandbox, known core.K
 				known.Templates[t.ID] = true
 			}
 		}
-		return nil
+		saved, err := tx.AllCheckpoints()
+		for _, c := range saved {
+			known.Checkpoints[c.ID] = true
+		}
+		return err
 	})
 	return all, known, err
 }

@@ -56,6 +56,8 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"Metrics":            core.ScopeSandboxesRead,
 		"Touch":              core.ScopeSandboxesRead,
 
+		"DeleteSandboxWithCheckpoints": core.ScopeSandboxesWrite,
+
 		"Exec":           core.ScopeExecs,
 		"RunExec":        core.ScopeExecs,
 		"AttachExec":     core.ScopeExecs,
@@ -72,6 +74,12 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"WatchEvents":    core.ScopeFiles,
 		"EndWatch":       core.ScopeFiles,
 		"SignFile":       core.ScopeFiles,
+
+		"CreateCheckpoint": core.ScopeSandboxesWrite,
+		"UpdateCheckpoint": core.ScopeSandboxesWrite,
+		"DeleteCheckpoint": core.ScopeSandboxesWrite,
+		"GetCheckpoint":    core.ScopeSandboxesRead,
+		"ListCheckpoints":  core.ScopeSandboxesRead,
 
 		"ListTemplates": core.ScopeTemplatesRead,
 		"GetTemplate":   core.ScopeTemplatesRead,

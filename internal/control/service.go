@@ -76,6 +76,7 @@ type Service struct {
 	*keeping
 	*uploads
 	*registryLogins
+	*checkpoints
 	*audit
 	*batches
 	*ensures
@@ -145,7 +146,8 @@ func New(cfg Config) *Service {
 	s.records = &execRecords{deps: d, young: newYoung()}
 	s.watchers = newWatchers(d, s.records)
 	s.starter = &starter{finder: s.finder, once: s.once, records: s.records, watchers: s.watchers}
-	s.removal = &removal{deps: d, watchers: s.watchers}
+	s.checkpoints = &checkpoints{finder: s.finder, once: s.once, keeping: &checkpointKeeping{deps: d, moved: make(chan struct{}, 1)}}
+	s.removal = &removal{deps: d, watchers: s.watchers, checkpoints: s.checkpoints.keeping}
 	s.happenings = &happenings{deps: d, find: s.finder}
 	s.usage = &usage{deps: d, sizes: cfg.Sizes}
 	s.creation = &creation{deps: d, removal: s.removal, usage: s.usage}
@@ -199,10 +201,14 @@ func (s *Service) Start(ctx context.Context) error {
 	if err := s.keeping.finish(ctx); err != nil {
 		return err
 	}
+	if err := s.checkpoints.keeping.recover(ctx); err != nil {
+		return err
+	}
 	if err := s.operations.recover(ctx); err != nil {
 		return err
 	}
 	s.tasks.run(s.lifecycle.loop)
+	s.tasks.run(s.checkpoints.keeping.loop)
 	s.tasks.run(s.idle.loop)
 	s.tasks.run(s.forgetting.loop)
 	s.tasks.run(s.repair.exitLoop)

@@ -311,7 +311,7 @@ func (t *tenants) purge(ctx context.Context, rec core.Tenant) error {
 		if err := t.spool.DeleteAll(rec.ID); err != nil {
 			return err
 		}
-		if err := t.removeTemplates(ctx, rec.ID); err != nil {
+		if err := t.removeTrees(ctx, rec.ID); err != nil {
 			return err
 		}
 		if err := failpoint.Hit(failpoint.ControlTenantEmptied); err != nil {
@@ -335,13 +335,22 @@ func (t *tenants) purge(ctx context.Context, rec core.Tenant) error {
 	}
 }
 
-// removeTemplates removes the trees of a tenant's own templates; their records go with the rest.
-func (t *tenants) removeTemplates(ctx context.Context, id core.TenantID) error {
+// removeTrees removes the trees of a tenant's own templates and of its checkpoints; their records go with the rest.
+func (t *tenants) removeTrees(ctx context.Context, id core.TenantID) error {
 	var list []core.TemplateID
+	var saved []core.CheckpointID
 	err := t.store.View(ctx, func(r store.Reader) (err error) {
-		list, err = r.TenantTemplates(id)
+		if list, err = r.TenantTemplates(id); err != nil {
+			return err
+		}
+		saved, err = r.TenantCheckpoints(id)
 		return err
 	})
+	for _, c := range saved {
+		if err == nil {
+			err = t.node.DeleteCheckpoint(ctx, c)
+		}
+	}
 	for _, tmpl := range list {
 		if err == nil {
 			err = t.node.DeleteTemplate(ctx, tmpl)

@@ -40,6 +40,7 @@ func EventTypes() []EventType {
 		EventTenantCreated, EventTenantUpdated, EventTenantDeleted,
 		EventTemplateImporting, EventTemplateDeleted, EventTemplateTagged, EventTemplateUntagged,
 		EventOperationStarted, EventOperationEnded, EventLoginKept, EventLoginDeleted,
+		EventCheckpointCreated, EventCheckpointDeleted, EventCheckpointFailed,
 	}
 }
 

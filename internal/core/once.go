@@ -44,6 +44,8 @@ type KeyedCall struct {
 	Exec    ExecID
 	// Operation is the operation that it began, empty if it makes no long work.
 	Operation OperationID
+	// Checkpoint is the checkpoint that it made.
+	Checkpoint CheckpointID
 	// Fed says that the process has been given all of the input that the call brought.
 	Fed bool
 	At  time.Time

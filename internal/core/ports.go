@@ -47,8 +47,9 @@ type NodeSandbox struct {
 
 // Known is what there are records of: a node keeps it, and sets aside or reclaims everything else that it finds.
 type Known struct {
-	Sandboxes map[SandboxID]bool
-	Templates map[TemplateID]bool
+	Sandboxes   map[SandboxID]bool
+	Templates   map[TemplateID]bool
+	Checkpoints map[CheckpointID]bool
 }
 
 // NodeExit tells that a sandbox's machine ended without being asked to.
@@ -103,10 +104,11 @@ type Node interface {
 	List(ctx context.Context) ([]NodeSandbox, error)
 	// Exits delivers sandboxes that ended by themselves until the node closes.
 	Exits() <-chan NodeExit
-	// Sweep sets aside the trees of sandboxes and templates that are not in known, and reclaims the processes and mounts of
-	// such sandboxes.
+	// Sweep sets aside the trees of sandboxes, templates and checkpoints that are not in known, and reclaims the processes and mounts
+	// of such sandboxes.
 	Sweep(ctx context.Context, known Known) error
 	NodeTemplates
+	NodeCheckpoints
 	// Capacity tells what the node has and has promised.
 	Capacity(ctx context.Context) (NodeCapacity, error)
 }
@@ -116,14 +118,26 @@ type NodeTemplates interface {
 	// ImportTemplate makes a frozen tree for the template by calling fill with an empty directory. The tree's digest
 	// and size are returned. An import that was cut off leaves nothing.
 	ImportTemplate(ctx context.Context, id TemplateID, fill func(ctx context.Context, dir string) error) (TreeInfo, error)
-	// CaptureTemplate makes a frozen tree for the template of the files of a sandbox, which may run and goes on: without what is its
-	// machine's own, such as its identity, host keys and temporary files. What its programs have written before is in it. One that
-	// was cut off leaves nothing that HasTemplate would find.
-	CaptureTemplate(ctx context.Context, id TemplateID, from SandboxID) (CapturedTree, error)
+	// CaptureTemplate makes a frozen tree for the template of the files of a checkpoint, or of a sandbox, which may run and goes on:
+	// without what is its machine's own, such as its identity, host keys and temporary files. What its programs have written before is
+	// in it. One that was cut off leaves nothing that HasTemplate would find.
+	CaptureTemplate(ctx context.Context, id TemplateID, from TreeSource) (CapturedTree, error)
 	// HasTemplate reports whether the template's tree is complete here.
 	HasTemplate(ctx context.Context, id TemplateID) (bool, error)
 	// DeleteTemplate removes the template's tree.
 	DeleteTemplate(ctx context.Context, id TemplateID) error
+}
+
+// NodeCheckpoints are a node's commands on the trees of checkpoints.
+type NodeCheckpoints interface {
+	// Checkpoint makes a frozen tree of a sandbox's files as they are at one moment, in any state in which it has files. If it runs, its
+	// processes are held for that moment and go on, whatever fails: all that they have written until then, flushed or not, is in it. On any
+	// error nothing of it is left. One that is there already is left as it is.
+	Checkpoint(ctx context.Context, id CheckpointID, from SandboxID) (CheckpointTree, error)
+	// HasCheckpoint reports whether the checkpoint's tree is here.
+	HasCheckpoint(ctx context.Context, id CheckpointID) (bool, error)
+	// DeleteCheckpoint removes the checkpoint's tree. No other tree loses anything by it.
+	DeleteCheckpoint(ctx context.Context, id CheckpointID) error
 }
 
 // TreeSizes tells what sandboxes keep on a node's disk.

@@ -66,6 +66,9 @@ type Sandbox struct {
 
 	// Failure says in public words why State is failed.
 	Failure string
+
+	// Head is the checkpoint that its files descend from; empty if they come from its template.
+	Head CheckpointID
 }
 
 // Begin notes that an operation is under way.

@@ -30,7 +30,10 @@ type Quota struct {
 	// Templates counts versions of its own, TemplateBytes the size of their files.
 	Templates     *int64 `json:"templates,omitempty"`
 	TemplateBytes *int64 `json:"template_bytes,omitempty"`
-	Keys          *int64 `json:"keys,omitempty"`
+	// Checkpoints counts those of all its sandboxes, CheckpointBytes what the sandboxes had written that they have.
+	Checkpoints     *int64 `json:"checkpoints,omitempty"`
+	CheckpointBytes *int64 `json:"checkpoint_bytes,omitempty"`
+	Keys            *int64 `json:"keys,omitempty"`
 	// Execs counts processes started by calls that have not ended, in all sandboxes together.
 	Execs *int64 `json:"execs,omitempty"`
 	// RequestsPerSecond bounds calls at all listeners, Calls those under way at once, streams and transfers too.
@@ -52,6 +55,8 @@ func (q Quota) Over(base Quota) Quota {
 	fill(&q.DiskBytes, base.DiskBytes)
 	fill(&q.Templates, base.Templates)
 	fill(&q.TemplateBytes, base.TemplateBytes)
+	fill(&q.Checkpoints, base.Checkpoints)
+	fill(&q.CheckpointBytes, base.CheckpointBytes)
 	fill(&q.Keys, base.Keys)
 	fill(&q.Execs, base.Execs)
 	fill(&q.RequestsPerSecond, base.RequestsPerSecond)
@@ -87,4 +92,7 @@ type TenantUse struct {
 	TemplateBytes int64
 	// Keys are those that have not expired, Execs those that run.
 	Keys, Execs int64
+	// Checkpoints are all that are not being deleted.
+	Checkpoints     int64
+	CheckpointBytes int64
 }

@@ -64,6 +64,16 @@ const (
 	NodeCaptureCleaned   = "node.capture.cleaned"
 	NodeCaptureFrozen    = "node.capture.frozen"
 
+	ControlCheckpointRecorded  = "control.checkpoint.recorded"
+	ControlCheckpointNodeDone  = "control.checkpoint.node-done"
+	ControlCheckpointCommitted = "control.checkpoint.committed"
+	ControlCheckpointDeleted   = "control.checkpoint.deleted"
+	ControlCheckpointTreeGone  = "control.checkpoint.tree-gone"
+	NodeCheckpointFlushed      = "node.checkpoint.flushed"
+	NodeCheckpointHeld         = "node.checkpoint.held"
+	NodeCheckpointCloned       = "node.checkpoint.cloned"
+	NodeCheckpointThawed       = "node.checkpoint.thawed"
+
 	ImageLayerSent = "image.layer.sent"
 
 	// NodeSilenceClock is a clock.
@@ -91,6 +101,9 @@ func Names() []string {
 		NodeResizeJournaled, NodeResizeHalf, NodeResizeDone,
 		NodeImportCreated, NodeImportFilled, NodeImportFrozen,
 		NodeCaptureCloned, NodeCaptureCleaned, NodeCaptureFrozen,
+		ControlCheckpointRecorded, ControlCheckpointNodeDone, ControlCheckpointCommitted,
+		ControlCheckpointDeleted, ControlCheckpointTreeGone,
+		NodeCheckpointFlushed, NodeCheckpointHeld, NodeCheckpointCloned, NodeCheckpointThawed,
 		ImageLayerSent,
 		NodeSilenceClock,
 	}

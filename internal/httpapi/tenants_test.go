@@ -53,8 +53,8 @@ func (n *emptyNode) Reserve(_ context.Context, id core.SandboxID, _ core.Resourc
 	return n.asked(id)
 }
 
-func (n *emptyNode) CaptureTemplate(_ context.Context, _ core.TemplateID, from core.SandboxID) (core.CapturedTree, error) {
-	return core.CapturedTree{}, n.asked(from)
+func (n *emptyNode) CaptureTemplate(_ context.Context, _ core.TemplateID, from core.TreeSource) (core.CapturedTree, error) {
+	return core.CapturedTree{}, n.asked(from.Sandbox)
 }
 
 func (*emptyNode) DeleteTemplate(context.Context, core.TemplateID) error { return nil }

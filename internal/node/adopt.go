@@ -120,6 +120,10 @@ func (n *Node) adoptOne(ctx context.Context, e entry, traces map[core.SandboxID]
 		n.log.Warn("sandbox did not outlive the restart", slog.String("sandbox_id", string(e.Sandbox)), slog.Any("err", err))
 		return adoptionDead
 	}
+	// A server that was killed while it made a checkpoint has held it.
+	if err := n.thaw(ctx, e.Sandbox); err != nil {
+		return adoptionDead
+	}
 	n.admission.force(e.Sandbox, e.Resources)
 	m := n.newMachine(e.Sandbox, e.Incarnation)
 	m.answers.Store(true)
@@ -238,7 +242,7 @@ func (n *Node) sweepTrees(ctx context.Context, journaled map[core.SandboxID]bool
 			id := core.SandboxID(t.Ref.ID)
 			wanted = journaled[id] || known.Sandboxes[id]
 		case disk.KindCheckpoint:
-			wanted = true // this release makes none and knows none: a later one's are not its business
+			wanted = known.Checkpoints[core.CheckpointID(t.Ref.ID)]
 		}
 		if !wanted {
 			n.log.Warn("tree without a record is set aside", slog.String("kind", string(t.Ref.Kind)), slog.String("tree", t.Ref.ID))

@@ -14,8 +14,8 @@ import (
 // captureFlush bounds how long a sandbox's programs' writes are flushed before its tree is cloned.
 const captureFlush = 5 * time.Minute
 
-// CaptureTemplate makes a frozen tree of a sandbox's files.
-func (n *Node) CaptureTemplate(ctx context.Context, id core.TemplateID, from core.SandboxID) (core.CapturedTree, error) {
+// CaptureTemplate makes a frozen tree of the files of a sandbox or a checkpoint.
+func (n *Node) CaptureTemplate(ctx context.Context, id core.TemplateID, from core.TreeSource) (core.CapturedTree, error) {
 	ref := templateTree(id)
 	if err := n.cfg.Disk.Delete(ctx, ref); err != nil {
 		return core.CapturedTree{}, fmt.Errorf("remove a cut-off capture: %w", err)
@@ -31,8 +31,8 @@ func (n *Node) CaptureTemplate(ctx context.Context, id core.TemplateID, from cor
 	return tree, err
 }
 
-func capture(ctx context.Context, n *Node, ref disk.Ref, from core.SandboxID) (tree core.CapturedTree, err error) {
-	dir, err := cloneLive(ctx, n, ref, from)
+func capture(ctx context.Context, n *Node, ref disk.Ref, from core.TreeSource) (tree core.CapturedTree, err error) {
+	dir, err := cloneOf(ctx, n, ref, from)
 	if err == nil {
 		err = failpoint.Hit(failpoint.NodeCaptureCloned)
 	}
@@ -49,7 +49,7 @@ func capture(ctx context.Context, n *Node, ref disk.Ref, from core.SandboxID) (t
 		return tree, err
 	}
 	// What the clone shares with the sandbox is what that has written itself; the rest is its template's.
-	if use, err := n.cfg.Disk.Usage(ctx, sandboxTree(from)); err == nil && use.WrittenBytes >= 0 {
+	if use, err := n.cfg.Disk.Usage(ctx, sandboxTree(from.Sandbox)); from.Sandbox != "" && err == nil && use.WrittenBytes >= 0 {
 		tree.OwnBytes = min(tree.SizeBytes, use.WrittenBytes)
 	}
 	if err = n.cfg.Disk.Freeze(ctx, ref); err == nil {
@@ -61,6 +61,24 @@ func capture(ctx context.Context, n *Node, ref disk.Ref, from core.SandboxID) (t
 	return tree, nil
 }
 
+// cloneOf clones the tree of a checkpoint, or of a sandbox.
+func cloneOf(ctx context.Context, n *Node, ref disk.Ref, from core.TreeSource) (dir string, err error) {
+	if from.Checkpoint == "" {
+		return cloneLive(ctx, n, ref, from.Sandbox)
+	}
+	return n.cloneCheckpoint(ctx, from.Checkpoint, ref, disk.CloneOptions{})
+}
+
+// flushGuest has what a sandbox's programs have written flushed to its tree.
+func flushGuest(ctx context.Context, m *machine) error {
+	ctx, cancel := context.WithTimeout(ctx, captureFlush)
+	defer cancel()
+	if err := m.guest.Sync(ctx); err != nil {
+		return fmt.Errorf("flush sandbox: %w", err)
+	}
+	return nil
+}
+
 // cloneLive clones the tree of a sandbox, after its programs' writes were flushed to it if it runs.
 func cloneLive(ctx context.Context, n *Node, ref disk.Ref, from core.SandboxID) (dir string, err error) {
 	done, err := n.turns.take(ctx, from)
@@ -69,10 +87,8 @@ func cloneLive(ctx context.Context, n *Node, ref disk.Ref, from core.SandboxID) 
 	}
 	defer done()
 	if m, err := n.machines.get(from); err == nil {
-		flush, cancel := context.WithTimeout(ctx, captureFlush)
-		defer cancel()
-		if err := m.guest.Sync(flush); err != nil {
-			return "", fmt.Errorf("flush sandbox: %w", err)
+		if err := flushGuest(ctx, m); err != nil {
+			return "", err
 		}
 	}
 	if dir, err = n.cfg.Disk.Clone(ctx, sandboxTree(from), ref, disk.CloneOptions{Live: true}); err != nil {

@@ -33,7 +33,7 @@ func TestCaptureTemplate(t *testing.T) {
 	spec := s.create(t)
 	s.work(t, spec.Sandbox)
 	for range 2 { // Once more: it is made anew.
-		tree, err := s.CaptureTemplate(t.Context(), captured, spec.Sandbox)
+		tree, err := s.CaptureTemplate(t.Context(), captured, core.TreeSource{Sandbox: spec.Sandbox})
 		if err != nil || tree.Digest != "d" || len(tree.Packages) != 1 || !s.hasTemplate(t, captured) {
 			t.Fatalf("capture: %+v, %v", tree, err)
 		}
@@ -51,7 +51,7 @@ func TestCaptureTemplate(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(path, "mine")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the machine's own file: %v", err)
 	}
-	if _, err := s.CaptureTemplate(t.Context(), "other", "nobody"); !core.IsCode(err, core.CodeNotFound) {
+	if _, err := s.CaptureTemplate(t.Context(), "other", core.TreeSource{Sandbox: "nobody"}); !core.IsCode(err, core.CodeNotFound) {
 		t.Errorf("of a sandbox that is not there: %v", err)
 	}
 }
@@ -68,7 +68,7 @@ func TestCaptureFails(t *testing.T) {
 			} else {
 				s.disk.Fail(op, errBroken)
 			}
-			if _, err := s.CaptureTemplate(t.Context(), captured, spec.Sandbox); !errors.Is(err, errBroken) {
+			if _, err := s.CaptureTemplate(t.Context(), captured, core.TreeSource{Sandbox: spec.Sandbox}); !errors.Is(err, errBroken) {
 				t.Errorf("capture: %v", err)
 			}
 			if _, err := s.disk.Path(disk.Ref{Kind: disk.KindTemplate, ID: string(captured)}); !core.IsCode(err, core.CodeNotFound) {
@@ -81,7 +81,7 @@ func TestCaptureFails(t *testing.T) {
 			if op != "" {
 				s.disk.Fail(op, nil)
 			}
-			if _, err := s.CaptureTemplate(t.Context(), captured, spec.Sandbox); err != nil {
+			if _, err := s.CaptureTemplate(t.Context(), captured, core.TreeSource{Sandbox: spec.Sandbox}); err != nil {
 				t.Errorf("once more: %v", err)
 			}
 		})

@@ -54,6 +54,7 @@ type Node struct {
 	runDirs   runDirs
 	*resizer
 	*sleeping
+	*checkpointing
 	log *slog.Logger
 
 	exits chan core.NodeExit
@@ -92,6 +93,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n.resting = &resting{machines: n.machines, disk: cfg.Disk, ownerUID: cfg.OwnerUID}
 	n.resizer = &resizer{runtime: cfg.Runtime, disk: cfg.Disk, journal: j, admission: n.admission, turns: n.turns, machines: n.machines, log: cfg.Logger}
 	n.sleeping = &sleeping{n}
+	n.checkpointing = &checkpointing{n: n, trees: newTurnsOf[core.CheckpointID]()}
 	n.suspects = newSuspects(cfg, n.machines, n.admission)
 	if err := n.adopt(ctx); err != nil {
 		n.machines.close()

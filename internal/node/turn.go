@@ -10,9 +10,12 @@ import (
 
 // turns lets one command of a sandbox go on at a time. Callers serialise commands themselves; the end of a machine, which
 // comes by itself, is what they can't serialise.
-type turns struct {
+type turns = turnsOf[core.SandboxID]
+
+// turnsOf is the same for whatever has an id.
+type turnsOf[ID ~string] struct {
 	mu   sync.Mutex
-	held map[core.SandboxID]*turn
+	held map[ID]*turn
 }
 
 type turn struct {
@@ -22,10 +25,12 @@ type turn struct {
 	users int
 }
 
-func newTurns() *turns { return &turns{held: map[core.SandboxID]*turn{}} }
+func newTurns() *turns { return newTurnsOf[core.SandboxID]() }
 
-// take waits for the sandbox's turn until ctx ends.
-func (t *turns) take(ctx context.Context, id core.SandboxID) (done func(), err error) {
+func newTurnsOf[ID ~string]() *turnsOf[ID] { return &turnsOf[ID]{held: map[ID]*turn{}} }
+
+// take waits for the turn until ctx ends.
+func (t *turnsOf[ID]) take(ctx context.Context, id ID) (done func(), err error) {
 	t.mu.Lock()
 	u := t.held[id]
 	if u == nil {
@@ -42,11 +47,11 @@ func (t *turns) take(ctx context.Context, id core.SandboxID) (done func(), err e
 		}, nil
 	case <-ctx.Done():
 		t.leave(id, u)
-		return nil, interrupted(ctx, ctx.Err(), "the sandbox's command before this one")
+		return nil, interrupted(ctx, ctx.Err(), "the command before this one")
 	}
 }
 
-func (t *turns) leave(id core.SandboxID, u *turn) {
+func (t *turnsOf[ID]) leave(id ID, u *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if u.users--; u.users == 0 {

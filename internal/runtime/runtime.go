@@ -88,7 +88,7 @@ type Exit struct {
 // Driver runs sandboxes.
 //
 // Life cycle: Create builds the isolation with nothing of the guest running; Start runs the guest agent; DialGuest
-// reaches it; Kill ends everything and removes every trace. Commands for one sandbox are serialised by the caller,
+// reaches it; Freeze and Thaw hold it for a while; Kill ends everything, held or not, and removes every trace. Commands for one sandbox are serialised by the caller,
 // except that Kill may come at any time, also during Create and Start, which then return core.CodeCanceled or
 // core.CodeUnavailable, and leave nothing. Different sandboxes may be used from different goroutines.
 //
@@ -113,13 +113,20 @@ type Driver interface {
 	// it is. It fails with conflict if more memory is in use than there is to be. On an error any of the limits may have been
 	// changed: the caller sets the old ones again.
 	Resize(ctx context.Context, id core.SandboxID, r core.Resources) error
+	// Freeze holds all of the guest's tasks, the guest agent's too, and keeps memory, open files and connections. When it returns, none
+	// runs, and nothing that they were writing is half written; Status still says that the sandbox runs. Freezing what is frozen
+	// succeeds. It fails with unavailable if the sandbox does not run or can't be held in time. On any error nothing is held.
+	Freeze(ctx context.Context, id core.SandboxID) error
+	// Thaw lets go of what Freeze holds, also when that was called by a driver that is gone, wherever it came to. Thawing what is not
+	// frozen succeeds, also of a sandbox that does not run.
+	Thaw(ctx context.Context, id core.SandboxID) error
 	Stats(ctx context.Context, id core.SandboxID) (Stats, error)
 	// Status looks at one sandbox and asks its sentry for a sign of life.
 	Status(ctx context.Context, id core.SandboxID) (Status, error)
 	// List returns every sandbox that has left any trace in the driver's state directory or cgroups.
 	List(ctx context.Context) ([]Status, error)
-	// Adopt takes over a running sandbox after a restart: its exit is reported from now on. It fails with unavailable
-	// if the sandbox does not run or runs another incarnation.
+	// Adopt takes over a running sandbox after a restart: its exit is reported from now on. One that is frozen stays so. It fails
+	// with unavailable if the sandbox does not run or runs another incarnation.
 	Adopt(ctx context.Context, id core.SandboxID, incarnation int64) error
 	// Exits delivers each end of a started or adopted sandbox that Kill did not ask for. It is closed by Close.
 	Exits() <-chan Exit

@@ -29,6 +29,13 @@ func TemplateSize(t core.Template) int {
 	return n
 }
 
+// CheckpointSize returns how much text a checkpoint holds.
+func CheckpointSize(c core.Checkpoint) int {
+	return textSize(c.Comment, c.TemplateName, c.Config.User, c.Config.Workdir) + mapSize(c.Labels) +
+		mapSize(c.Config.Env) + mapSize(c.Config.Labels) + textSize(c.Config.Entrypoint...) + textSize(c.Config.Cmd...) +
+		textSize(c.Config.Ports...)
+}
+
 // KeySize returns how much text a key holds.
 func KeySize(k core.Key) int { return textSize(k.Name) + mapSize(k.Labels) }
 

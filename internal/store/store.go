@@ -31,7 +31,7 @@ type Store interface {
 	Close() error
 }
 
-// Page asks for part of a list. Lists are in a stable order: sandboxes, execs, operations, keys and tenants newest first, templates by name with the
+// Page asks for part of a list. Lists are in a stable order: sandboxes, checkpoints, execs, operations, keys and tenants newest first, templates by name with the
 // newest version first, events oldest first. A cursor that no page returned, and a limit out of bounds, are invalid and
 // blame the field. Paging on neither repeats nor misses a record that was there from the first page to the last.
 //
@@ -114,6 +114,7 @@ type Reader interface {
 	TemplateReader
 	ExecReader
 	OperationReader
+	CheckpointReader
 
 	EventReader
 	KeyReader
@@ -144,8 +145,9 @@ type TenantReader interface {
 	ListTenants(page Page) (list []core.Tenant, next string, err error)
 	// TenantsToPurge returns the tenants that are deleted and of which something may be left, those first that were deleted first.
 	TenantsToPurge() ([]core.Tenant, error)
-	// TenantUse sums up what a tenant has: of sandboxes what isn't deleted, vcpus and memory only of those that run or are being woken, and of keys those
-	// that have not expired by now. Its cost is that of reading an index over them.
+	// TenantUse sums up what a tenant has: of sandboxes what isn't deleted, vcpus and memory only of those that run or are being woken, of
+	// checkpoints what isn't being deleted, and of keys those that have not expired by now. Of checkpoints with the same origin the one
+	// that had most counts. Its cost is that of reading an index over them.
 	TenantUse(tenant core.TenantID, now time.Time) (core.TenantUse, error)
 	// TenantTemplates returns the ids of a tenant's own templates.
 	TenantTemplates(tenant core.TenantID) ([]core.TemplateID, error)
@@ -164,7 +166,7 @@ type TenantWriter interface {
 	// PutTenant inserts or replaces a tenant. A name that another one has gives conflict, and so does one that is deleted: it can't
 	// come back, and its id isn't used again.
 	PutTenant(t core.Tenant) error
-	// PurgeTenant removes a deleted tenant's keys, kept logins, events and templates, and the sandboxes whose removal is done. more says that
+	// PurgeTenant removes a deleted tenant's keys, kept logins, events, templates and checkpoints, and the sandboxes whose removal is done. more says that
 	// sandboxes of it are left.
 	PurgeTenant(tenant core.TenantID) (more bool, err error)
 }
@@ -297,7 +299,7 @@ type Tx interface {
 	TenantWriter
 	KeyWriter
 	OperationWriter
-	TemplateWriter
+	TreeWriter
 	// PutSandbox inserts or replaces a sandbox. A name that another live sandbox of the tenant has gives conflict, an id that
 	// was ever used by another tenant, or whose sandbox is deleted or forgotten, gives conflict: it can't come back.
 	PutSandbox(core.Sandbox) error

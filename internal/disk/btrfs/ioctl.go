@@ -4,6 +4,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"shoal/internal/disk"
 )
 
 // The ioctls of linux/btrfs.h that golang.org/x/sys/unix lacks. The encoding is that of amd64 and arm64.
@@ -27,7 +29,7 @@ const (
 	ioctlSubvolInfo     = ior | unsafe.Sizeof(subvolInfoArgs{})<<16 | ioctlMagic<<8 | 60
 	ioctlSnapDestroyV2  = iow | unsafe.Sizeof(volArgsV2{})<<16 | ioctlMagic<<8 | 63
 
-	subvolReadOnly      = 1 << 1 // of BTRFS_IOC_SUBVOL_SETFLAGS
+	subvolReadOnly      = 1 << 1 // of BTRFS_IOC_SUBVOL_SETFLAGS and BTRFS_IOC_SNAP_CREATE_V2
 	subvolQgroupInherit = 1 << 2 // of BTRFS_IOC_SNAP_CREATE_V2
 	rootReadOnly        = 1 << 0 // of a root item, as BTRFS_IOC_GET_SUBVOL_INFO returns it
 
@@ -128,15 +130,18 @@ func createSubvolume(dir int, name string) error {
 	return ioctl(dir, ioctlSubvolCreateV2, &args)
 }
 
-// cloneSubvolume makes a writable snapshot of a subvolume in a directory. A limit above zero is set in the same
-// transaction, so that no crash leaves a clone without its limit.
-func cloneSubvolume(dir, source int, name string, limit int64) error {
+// cloneSubvolume makes a snapshot of a subvolume in a directory, writable unless it is to be frozen. That, or a limit above zero, is
+// set in the same transaction, so that no crash leaves a clone without it.
+func cloneSubvolume(dir, source int, name string, opts disk.CloneOptions) error {
 	args := volArgsV2{fd: int64(source)}
 	copy(args.name[:len(args.name)-1], name)
-	if limit > 0 {
+	if opts.Frozen {
+		args.flags |= subvolReadOnly
+	}
+	if limit := opts.LimitBytes; limit > 0 {
 		inherit := &qgroupInherit{flags: inheritSetLimits}
 		inherit.limit = qgroupLimit{flags: limitMaxReferenced, maxReferenced: uint64(limit)}
-		args.flags = subvolQgroupInherit
+		args.flags |= subvolQgroupInherit
 		args.size = uint64(unsafe.Sizeof(*inherit))
 		args.inherit = inherit
 	}

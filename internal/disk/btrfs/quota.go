@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"shoal/internal/disk"
 )
 
 // Simple quotas (Linux 6.7) count an extent for the subvolume that wrote it, for as long as anybody keeps it. So a clone
@@ -79,17 +77,29 @@ func uuidString(b [16]byte) string {
 
 // written returns what a subvolume keeps of its own writes: extents that have been written, and those that are reserved
 // for data still in the page cache.
-func (p *pool) written(subvolume uint64) (disk.Usage, error) {
+func (p *pool) written(subvolume uint64) (int64, error) {
 	dir := filepath.Join(p.sysfs, "qgroups", "0_"+strconv.FormatUint(subvolume, 10))
 	var sum int64
 	for _, name := range []string{"referenced", "rsv_data"} {
 		n, err := readNumber(filepath.Join(dir, name))
 		if err != nil {
-			return disk.Usage{}, fmt.Errorf("read usage: %w", err)
+			return 0, fmt.Errorf("read usage: %w", err)
 		}
 		sum += n
 	}
-	return disk.Usage{WrittenBytes: sum}, nil
+	return sum, nil
+}
+
+// origin names a subvolume's writes. Its number is never used again in this file system.
+func (p *pool) origin(subvolume uint64) string {
+	return filepath.Base(p.sysfs) + "/" + strconv.FormatUint(subvolume, 10)
+}
+
+// originID returns the subvolume that an origin names; ok is false if it is none of this file system's.
+func (p *pool) originID(origin string) (subvolume uint64, ok bool) {
+	uuid, number, _ := strings.Cut(origin, "/")
+	subvolume, err := strconv.ParseUint(number, 10, 64)
+	return subvolume, err == nil && uuid == filepath.Base(p.sysfs)
 }
 
 func readNumber(path string) (int64, error) {

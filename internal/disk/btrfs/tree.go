@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -99,7 +100,7 @@ func (d *Driver) Create(ctx context.Context, ref disk.Ref) (string, error) {
 	return d.treePath(ref), nil
 }
 
-// Clone makes a writable tree from another one. The kernel commits the clone, with its limit, before it returns.
+// Clone makes a tree from another one. The kernel commits the clone, with its limit, before it returns.
 func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOptions) (string, error) {
 	end, err := d.begin(ctx, from, to)
 	if err != nil {
@@ -114,8 +115,8 @@ func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOp
 
 // clone makes a clone of a tree under a name in a directory.
 func (d *Driver) clone(from disk.Ref, path, name string, opts disk.CloneOptions) error {
-	if opts.LimitBytes < 0 {
-		return core.Errorf(core.CodeInvalid, "a limit is negative")
+	if err := opts.Check(); err != nil {
+		return err
 	}
 	if opts.LimitBytes > 0 && !d.pool.caps.Quota {
 		return core.Errorf(core.CodeUnsupported, "%s", d.pool.caps.QuotaReason)
@@ -139,7 +140,7 @@ func (d *Driver) clone(from disk.Ref, path, name string, opts disk.CloneOptions)
 		return disk.Failure(err, "clone tree")
 	}
 	defer dir.Close()
-	return disk.Failure(cloneSubvolume(int(dir.Fd()), int(source.Fd()), name, opts.LimitBytes), "clone tree")
+	return disk.Failure(cloneSubvolume(int(dir.Fd()), int(source.Fd()), name, opts), "clone tree")
 }
 
 // flush writes out what was written to a tree that may still be written, if it may be cloned so. The clone has what is on the disk: what
@@ -149,6 +150,21 @@ func flush(source *os.File, live bool) error {
 		return core.Errorf(core.CodeConflict, "a tree must be frozen before it is cloned")
 	}
 	return disk.Failure(unix.Syncfs(int(source.Fd())), "flush source")
+}
+
+// Flush writes out what has been written to a tree, and with it to all others: the kernel has no smaller step.
+func (d *Driver) Flush(ctx context.Context, ref disk.Ref) error {
+	end, err := d.begin(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer end()
+	tree, err := d.openTree(ref)
+	if err != nil {
+		return disk.Failure(err, "open tree")
+	}
+	defer tree.Close()
+	return flush(tree, true)
 }
 
 // Freeze makes a tree durable and then immutable. In this order: whoever finds it frozen after a power loss finds all of it.
@@ -264,6 +280,27 @@ func (d *Driver) Usage(ctx context.Context, ref disk.Ref) (disk.Usage, error) {
 	if err != nil {
 		return disk.Usage{}, disk.Failure(err, "look at tree")
 	}
-	u, err := d.pool.written(info.treeID)
-	return u, disk.Failure(err, "usage")
+	bytes, err := d.pool.written(info.treeID)
+	return disk.Usage{WrittenBytes: bytes, Origin: d.pool.origin(info.treeID)}, disk.Failure(err, "usage")
+}
+
+// Written returns what is kept of a tree's own writes, whether the tree is there or not: the kernel keeps its quota group for as long.
+func (d *Driver) Written(ctx context.Context, origin string) (int64, error) {
+	end, err := d.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer end()
+	if !d.pool.caps.Quota {
+		return 0, core.Errorf(core.CodeUnsupported, "%s", d.pool.caps.QuotaReason)
+	}
+	id, ok := d.pool.originID(origin)
+	if !ok {
+		return 0, nil // another pool's: nothing is kept of it here
+	}
+	bytes, err := d.pool.written(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	return bytes, disk.Failure(err, "usage")
 }

@@ -25,6 +25,9 @@ func (s *suite) live(t *testing.T, e *env) {
 	e.write(a, map[string]string{"f": "y", "d/g": "z"})
 	_, err = e.d.Clone(t.Context(), sandbox("a"), template("t"), disk.CloneOptions{})
 	e.code(err, core.CodeConflict)
+	e.ok(e.d.Flush(t.Context(), ref))
+	e.ok(e.d.Flush(t.Context(), sandbox("a")))
+	e.write(a, map[string]string{"f": "y"})
 	path, err := e.d.Clone(t.Context(), sandbox("a"), template("t"), disk.CloneOptions{Live: true})
 	e.ok(err)
 	want := map[string]string{"f": "y", "d/g": "z", "open": "not flushed"}

@@ -54,6 +54,8 @@ func Run(t *testing.T, open Open, opts Options) {
 		{"Replace", s.replace},
 		{"ReplaceRefusals", s.replaceRefusals},
 		{"ReplaceWithOpenFile", s.replaceOpen},
+		{"FrozenClone", s.frozenClone},
+		{"ChainOfFrozenClones", s.middle},
 		{"MalformedRefs", s.malformed},
 		{"Missing", s.missing},
 		{"Delete", s.delete},
@@ -64,6 +66,7 @@ func Run(t *testing.T, open Open, opts Options) {
 		{"Concurrent", s.concurrent},
 		{"Limit", s.limit},
 		{"Usage", s.usage},
+		{"Written", s.written},
 		{"Space", s.space},
 		{"Canceled", s.canceled},
 		{"Closed", s.closed},
@@ -80,6 +83,16 @@ func Run(t *testing.T, open Open, opts Options) {
 type suite struct {
 	open Open
 	opts Options
+}
+
+// attempt runs attempts to change a frozen tree.
+func (s *suite) attempt(t *testing.T, attempts func()) {
+	t.Helper()
+	if s.opts.Attempt == nil {
+		attempts()
+		return
+	}
+	s.opts.Attempt(t, attempts)
 }
 
 // env is one test's driver, and short ways to use it.

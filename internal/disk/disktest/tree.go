@@ -76,11 +76,7 @@ func (s *suite) immutable(t *testing.T, e *env) {
 		"remove":        func() error { return os.Remove(in("f")) },
 		"remove deep":   func() error { return os.Remove(in("d/g")) },
 	}
-	attempt := s.opts.Attempt
-	if attempt == nil {
-		attempt = func(_ *testing.T, attempts func()) { attempts() }
-	}
-	attempt(t, func() {
+	s.attempt(t, func() {
 		for name, try := range attempts {
 			if try() == nil {
 				t.Errorf("%s succeeded in a frozen tree", name)

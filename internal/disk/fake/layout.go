@@ -115,8 +115,9 @@ func writeState(home string, st state) error {
 	return os.Rename(path+".new", path)
 }
 
-// place makes a tree in the staging directory and then puts it where it belongs, unless something is there.
-func (d *Driver) place(ref disk.Ref, st state, fill func(dir string) error) (string, error) {
+// place makes a tree in the staging directory and then puts it where it belongs, unless something is there. st is its state once it
+// is filled.
+func (d *Driver) place(ref disk.Ref, st *state, fill func(dir string) error) (string, error) {
 	if _, err := os.Lstat(d.home(ref)); err == nil {
 		return "", unix.EEXIST
 	}
@@ -131,7 +132,7 @@ func (d *Driver) place(ref disk.Ref, st state, fill func(dir string) error) (str
 }
 
 // exchange makes a tree in the staging directory and then puts it in the place of another, which it removes.
-func (d *Driver) exchange(ref disk.Ref, st state, fill func(dir string) error) (string, error) {
+func (d *Driver) exchange(ref disk.Ref, st *state, fill func(dir string) error) (string, error) {
 	staged, err := d.stage(st, fill)
 	if err != nil {
 		return "", err
@@ -144,13 +145,13 @@ func (d *Driver) exchange(ref disk.Ref, st state, fill func(dir string) error) (
 }
 
 // stage makes a tree in the staging directory.
-func (d *Driver) stage(st state, fill func(dir string) error) (string, error) {
+func (d *Driver) stage(st *state, fill func(dir string) error) (string, error) {
 	staged, err := os.MkdirTemp(filepath.Join(d.dir, stagingName), "new-")
 	if err != nil {
 		return "", err
 	}
 	if err = fill(files(staged)); err == nil {
-		err = writeState(staged, st)
+		err = writeState(staged, *st)
 	}
 	if err != nil {
 		return "", errors.Join(err, removeTree(staged))

@@ -27,7 +27,7 @@ func (d *Driver) Create(ctx context.Context, ref disk.Ref) (string, error) {
 		return "", err
 	}
 	defer end()
-	path, err := d.place(ref, state{}, func(dir string) error {
+	path, err := d.place(ref, &state{}, func(dir string) error {
 		return errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)) // the umask is not the tree's
 	})
 	return path, failure(err)
@@ -63,11 +63,11 @@ func (d *Driver) Clone(ctx context.Context, from, to disk.Ref, opts disk.CloneOp
 		return "", err
 	}
 	defer end()
-	fill, err := d.copyOf(ctx, from, opts)
+	st, fill, err := d.copyOf(ctx, from, opts)
 	if err != nil {
 		return "", err
 	}
-	path, err := d.place(to, state{Complete: true}, fill)
+	path, err := d.place(to, st, fill)
 	return path, failure(err)
 }
 
@@ -81,42 +81,61 @@ func (d *Driver) Replace(ctx context.Context, from, to disk.Ref, opts disk.Clone
 	if from == to {
 		return "", core.Errorf(core.CodeInvalid, "a tree can't take its own place")
 	}
-	fill, err := d.copyOf(ctx, from, opts)
+	st, fill, err := d.copyOf(ctx, from, opts)
 	if err != nil {
 		return "", err
 	}
 	if _, err := readState(d.home(to)); err != nil {
 		return "", failure(err)
 	}
-	path, err := d.exchange(to, state{Complete: true}, fill)
+	path, err := d.exchange(to, st, fill)
 	return path, failure(err)
 }
 
-// copyOf returns what fills a clone of a tree.
-func (d *Driver) copyOf(ctx context.Context, from disk.Ref, opts disk.CloneOptions) (fill func(dir string) error, err error) {
-	if opts.LimitBytes < 0 {
-		return nil, core.Errorf(core.CodeInvalid, "a limit is negative")
+// copyOf returns what fills a clone of a tree, and the state that it has then.
+func (d *Driver) copyOf(ctx context.Context, from disk.Ref, opts disk.CloneOptions) (st *state, fill func(dir string) error, err error) {
+	if err := opts.Check(); err != nil {
+		return nil, nil, err
 	}
 	if opts.LimitBytes > 0 {
-		return nil, core.Errorf(core.CodeUnsupported, "%s", d.Capabilities().QuotaReason)
+		return nil, nil, core.Errorf(core.CodeUnsupported, "%s", d.Capabilities().QuotaReason)
 	}
 	source, err := readState(d.home(from))
 	if err != nil {
-		return nil, failure(err)
+		return nil, nil, failure(err)
 	}
 	if !source.Frozen && !opts.Live {
-		return nil, core.Errorf(core.CodeConflict, "a tree must be frozen before it is cloned")
+		return nil, nil, core.Errorf(core.CodeConflict, "a tree must be frozen before it is cloned")
 	}
-	return func(dir string) error {
+	st = &state{Complete: true, Frozen: opts.Frozen}
+	return st, func(dir string) error {
 		copyOf := copyTree
 		if !source.Frozen {
 			copyOf = copyLive
 		}
-		if err := copyOf(ctx, files(d.home(from)), dir); err != nil {
+		err := copyOf(ctx, files(d.home(from)), dir)
+		if err == nil {
+			err = giveModes(dir, source.Modes)
+		}
+		if err != nil || !opts.Frozen {
 			return err
 		}
-		return giveModes(dir, source.Modes)
+		if st.Modes, err = writableModes(dir); err != nil {
+			return err
+		}
+		return takeWriteBits(dir)
 	}, nil
+}
+
+// Flush has nothing to do: a copy reads what is written, flushed or not.
+func (d *Driver) Flush(ctx context.Context, ref disk.Ref) error {
+	end, err := d.begin(ctx, Call{Op: OpFlush, Ref: ref}, ref)
+	if err != nil {
+		return err
+	}
+	defer end()
+	_, err = os.Lstat(d.home(ref))
+	return failure(err)
 }
 
 // Path returns a tree's host path.
@@ -242,6 +261,16 @@ func (d *Driver) Usage(ctx context.Context, ref disk.Ref) (disk.Usage, error) {
 		return disk.Usage{}, failure(err)
 	}
 	return disk.Usage{WrittenBytes: -1}, nil
+}
+
+// Written can't be told.
+func (d *Driver) Written(ctx context.Context, _ string) (int64, error) {
+	end, err := d.begin(ctx, Call{Op: OpWritten})
+	if err != nil {
+		return 0, err
+	}
+	defer end()
+	return 0, core.Errorf(core.CodeUnsupported, "%s", d.Capabilities().QuotaReason)
 }
 
 // Space returns what SetSpace said, or what the filesystem of the directory has.

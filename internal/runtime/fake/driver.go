@@ -237,7 +237,7 @@ func (d *Driver) DialGuest(ctx context.Context, id core.SandboxID) (net.Conn, er
 	b.conns[guest] = struct{}{}
 	spec := b.spec
 	w.agents.Go(func() {
-		w.cfg.Agent(b.ctx, spec, guest)
+		w.cfg.Agent(b.ctx, spec, heldConn{guest, b.gate})
 		_ = guest.Close() // The caller's end tells.
 		w.mu.Lock()
 		delete(b.conns, guest)

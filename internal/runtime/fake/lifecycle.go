@@ -38,6 +38,7 @@ func (d *Driver) Create(ctx context.Context, spec runtime.Spec) error {
 	defer d.world.mu.Unlock()
 	d.world.boxes[spec.ID] = &box{
 		spec: spec, digest: d.world.cfg.Digest, running: true, ctx: life, cancel: end, owner: d, conns: map[net.Conn]struct{}{},
+		gate: newGate(),
 	}
 	return nil
 }

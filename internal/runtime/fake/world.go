@@ -30,6 +30,8 @@ const (
 	MethodList   Method = "list"
 	MethodAdopt  Method = "adopt"
 	MethodResize Method = "resize"
+	MethodFreeze Method = "freeze"
+	MethodThaw   Method = "thaw"
 )
 
 // Fault is called at the begin of a method, with the sandbox it is about (none for list). It may block, until ctx ends if it is
@@ -72,6 +74,8 @@ type box struct {
 	digest  string
 	started bool
 	running bool
+	// gate holds the agents while it is shut.
+	gate *gate
 	// ctx ends with the sandbox, and agents with it.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -85,6 +89,7 @@ type box struct {
 func (b *box) end() {
 	b.running = false
 	b.cancel()
+	b.gate.open()
 	for conn := range b.conns {
 		_ = conn.Close() // Nobody is left to tell.
 	}

@@ -12,7 +12,7 @@ import (
 // box is what the driver keeps in memory of one sandbox.
 type box struct {
 	id core.SandboxID
-	// op serialises Create, Start, Adopt and the removing half of Kill.
+	// op serialises Create, Start, Resize, Freeze, Thaw, Adopt and the removing half of Kill.
 	op sync.Mutex
 	// killed is closed by the first Kill: operations under way give up.
 	killed   chan struct{}
@@ -23,6 +23,9 @@ type box struct {
 	watch  *watch
 	// dying are processes that have been killed and may be ours to reap.
 	dying []process
+
+	// held says that this driver has seen the guest's tasks held. op guards it.
+	held bool
 }
 
 // newBox returns a box for a record.

@@ -22,6 +22,9 @@ const (
 	methodProcesses = boot.ContMgrProcesses
 	methodExecute   = boot.ContMgrExecuteAsync
 	methodWaitPID   = boot.ContMgrWaitPID
+	methodPause     = boot.ContMgrPause
+	methodResume    = boot.ContMgrResume
+	methodStacks    = boot.DebugStacks
 )
 
 // controlSocketPrefix begins the name of a control socket, gVisor's choice.
@@ -55,8 +58,11 @@ func dialControl(ctx context.Context, path string) (conn net.Conn, err error) {
 	return conn, nil
 }
 
-// maxReply bounds a sentry's answer: a guest may have taken the sentry over.
-const maxReply = 4 << 20
+// maxReply bounds a sentry's answer: a guest may have taken the sentry over. maxStacks is what gVisor tells at most of its stacks, in JSON.
+const (
+	maxReply  = 4 << 20
+	maxStacks = 80 << 20
+)
 
 // call makes one call on a connection, and hands files over with it. The connection's deadline, or closing it, ends the wait.
 func call(conn net.Conn, method string, arg, out any, files ...*os.File) error {
@@ -75,7 +81,11 @@ func call(conn net.Conn, method string, arg, out any, files ...*os.File) error {
 		Err     string          `json:"err"`
 		Result  json.RawMessage `json:"result"`
 	}
-	if err := json.NewDecoder(limitReader(conn, maxReply)).Decode(&reply); err != nil {
+	most := int64(maxReply)
+	if method == methodStacks {
+		most = maxStacks
+	}
+	if err := json.NewDecoder(limitReader(conn, most)).Decode(&reply); err != nil {
 		return fmt.Errorf("read sentry's answer: %w", err)
 	}
 	if !reply.Success {
@@ -107,17 +117,28 @@ func send(conn net.Conn, question []byte, files []*os.File) error {
 }
 
 // ask makes one call on a connection of its own, within the context and pingTimeout.
-func (d *Driver) ask(ctx context.Context, container, method string, arg, out any) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+func (d *Driver) ask(ctx context.Context, container, method string, arg, out any) error {
+	return askWithin(ctx, pingTimeout, controlSocket(d.cfg.StateDir, container), question{method, arg, out})
+}
+
+// question is a call, and where its answer goes.
+type question struct {
+	method   string
+	arg, out any
+}
+
+// askWithin is ask with a bound of its own.
+func askWithin(ctx context.Context, limit time.Duration, socket string, q question) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	conn, err := dialControl(ctx, controlSocket(d.cfg.StateDir, container))
+	conn, err := dialControl(ctx, socket)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	return call(conn, method, arg, out)
+	return call(conn, q.method, q.arg, q.out)
 }
 
 // ping asks the sentry of a record for the state of its container.

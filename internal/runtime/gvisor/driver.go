@@ -69,6 +69,7 @@ type Config struct {
 // Durable: one record per sandbox in StateDir, its cgroups, and gVisor's state files. Process-only: boxes, their locks
 // and watchers. Lock order: box.op, then Driver.mu or box.mu.
 type Driver struct {
+	*freezer
 	cfg     Config
 	digest  string
 	program string
@@ -120,10 +121,12 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 		return nil, fmt.Errorf("become reaper of orphans: %w", err)
 	}
 	takeLibraryLog(cfg.Logger)
-	return &Driver{
+	d := &Driver{
 		cfg: cfg, digest: digest, program: program, cgroups: cgroups, log: cfg.Logger,
 		exits: make(chan runtime.Exit, 16), closing: make(chan struct{}), boxes: map[core.SandboxID]*box{},
-	}, nil
+	}
+	d.freezer = &freezer{d}
+	return d, nil
 }
 
 // complete checks a Config and fills in defaults.

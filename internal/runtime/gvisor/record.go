@@ -30,6 +30,8 @@ type record struct {
 	CPUWeight   int     `json:"cpu_weight,omitempty"`
 	IOWeight    int     `json:"io_weight,omitempty"`
 	Started     bool    `json:"started"`
+	// Held says that the guest's tasks are held, or were about to be, or to be let go: see freeze.go.
+	Held bool `json:"held,omitempty"`
 }
 
 const recordSuffix = ".json"

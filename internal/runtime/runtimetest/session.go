@@ -50,6 +50,18 @@ func (s *Session) askWithin(limit time.Duration, format string, args ...any) (st
 	if _, err := fmt.Fprintf(s.conn, format+"\n", args...); err != nil {
 		return "", fmt.Errorf("ask agent: %w", err)
 	}
+	return s.line()
+}
+
+// next returns the answer to what was asked before.
+func (s *Session) next(limit time.Duration) (string, error) {
+	if err := s.conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return "", fmt.Errorf("set deadline: %w", err)
+	}
+	return s.line()
+}
+
+func (s *Session) line() (string, error) {
 	line, err := s.lines.ReadString('\n')
 	if err != nil {
 		return "", fmt.Errorf("read answer: %w", err)

@@ -7,14 +7,14 @@ import (
 )
 
 func scanKeyedCall(r row) (c core.KeyedCall, err error) {
-	err = r.Scan(&c.Tenant, &c.Route, &c.Key, &c.Digest, &c.Sandbox, &c.Exec, &c.Operation, &c.Fed, (*instant)(&c.At), &c.Result)
+	err = r.Scan(&c.Tenant, &c.Route, &c.Key, &c.Digest, &c.Sandbox, &c.Exec, &c.Operation, &c.Checkpoint, &c.Fed, (*instant)(&c.At), &c.Result)
 	return c, err
 }
 
 // KeyedCall finds a call by its route and its key.
 func (r *reader) KeyedCall(tenant core.TenantID, route, key string) (core.KeyedCall, error) {
 	return one(r, "no such call", scanKeyedCall,
-		"SELECT tenant, route, key, digest, sandbox, exec, operation, fed, at, result FROM keyed_call WHERE tenant = ? AND route = ? AND key = ?",
+		"SELECT tenant, route, key, digest, sandbox, exec, operation, checkpoint, fed, at, result FROM keyed_call WHERE tenant = ? AND route = ? AND key = ?",
 		tenant, route, key)
 }
 
@@ -29,11 +29,11 @@ func (w *writer) PutKeyedCall(c core.KeyedCall) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.change("write keyed call", `INSERT INTO keyed_call (tenant, route, key, seq, digest, sandbox, exec, operation, fed, at, result)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	_, err = w.change("write keyed call", `INSERT INTO keyed_call (tenant, route, key, seq, digest, sandbox, exec, operation, checkpoint, fed, at, result)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (tenant, route, key) DO UPDATE SET seq = excluded.seq, digest = excluded.digest, sandbox = excluded.sandbox,
-		exec = excluded.exec, operation = excluded.operation, fed = excluded.fed, at = excluded.at, result = excluded.result`,
-		c.Tenant, c.Route, c.Key, seq, c.Digest, c.Sandbox, c.Exec, c.Operation, c.Fed, instant(c.At), c.Result)
+		exec = excluded.exec, operation = excluded.operation, checkpoint = excluded.checkpoint, fed = excluded.fed, at = excluded.at, result = excluded.result`,
+		c.Tenant, c.Route, c.Key, seq, c.Digest, c.Sandbox, c.Exec, c.Operation, c.Checkpoint, c.Fed, instant(c.At), c.Result)
 	if err == nil && seq > w.keep.results {
 		// One by one: the one before it lost its result when the last call was put.
 		_, err = w.change("trim results", "UPDATE keyed_call SET result = NULL WHERE tenant = ? AND seq = ?", c.Tenant, seq-w.keep.results)

@@ -14,6 +14,13 @@ import (
 type reader struct {
 	ctx context.Context //nolint:containedctx // see above
 	tx  *sql.Tx
+	checkpointReader
+}
+
+func newReader(ctx context.Context, tx *sql.Tx) *reader {
+	r := &reader{ctx: ctx, tx: tx}
+	r.in = r
+	return r
 }
 
 var _ store.Reader = (*reader)(nil)

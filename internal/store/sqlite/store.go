@@ -50,7 +50,7 @@ func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	}
 	// A read transaction has nothing to commit; ending it by rollback costs the same.
 	defer func() { _ = tx.Rollback() }()
-	return fn(&reader{ctx: ctx, tx: tx})
+	return fn(newReader(ctx, tx))
 }
 
 // Update runs fn alone and flushes its changes to the disk.
@@ -77,7 +77,7 @@ func (s *Store) update(ctx context.Context, db *sql.DB, fn func(store.Tx) error)
 	}
 	// After a commit this does nothing; it also undoes the work of an fn that panics.
 	defer func() { _ = tx.Rollback() }()
-	if err := fn(&writer{reader: reader{ctx: ctx, tx: tx}, keep: s.keep}); err != nil {
+	if err := fn(newWriter(ctx, tx, s.keep)); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {

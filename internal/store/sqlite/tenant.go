@@ -60,7 +60,8 @@ func (r *reader) TenantsToPurge() ([]core.Tenant, error) {
 // TenantUse sums up what a tenant has.
 func (r *reader) TenantUse(tenant core.TenantID, now time.Time) (core.TenantUse, error) {
 	return one(r, "", func(r row) (u core.TenantUse, err error) {
-		err = r.Scan(&u.Sandboxes, &u.VCPUs, &u.MemoryBytes, &u.DiskBytes, &u.Templates, &u.TemplateBytes, &u.Keys, &u.Execs)
+		err = r.Scan(&u.Sandboxes, &u.VCPUs, &u.MemoryBytes, &u.DiskBytes, &u.Templates, &u.TemplateBytes, &u.Keys, &u.Execs,
+			&u.Checkpoints, &u.CheckpointBytes)
 		return u, err
 	}, `SELECT count(*),
 		coalesce(sum(CASE WHEN state IN ('creating', 'running', 'frozen') OR operation = 'wake' THEN vcpus ELSE 0.0 END), 0.0),
@@ -68,7 +69,10 @@ func (r *reader) TenantUse(tenant core.TenantID, now time.Time) (core.TenantUse,
 		CAST(min(total(disk_bytes), 9e18) AS INTEGER), -- an exact sum that grows too large is an error
 		(SELECT count(*) FROM template WHERE tenant = ?1), (SELECT coalesce(sum(size_bytes), 0) FROM template WHERE tenant = ?1),
 		(SELECT count(*) FROM api_key WHERE tenant = ?1 AND (expires_at IS NULL OR expires_at > ?2)),
-		(SELECT count(*) FROM exec x CROSS JOIN sandbox s ON s.id = x.sandbox WHERE x.outcome = '' AND s.tenant = ?1 AND s.state <> 'deleted')
+		(SELECT count(*) FROM exec x CROSS JOIN sandbox s ON s.id = x.sandbox WHERE x.outcome = '' AND s.tenant = ?1 AND s.state <> 'deleted'),
+		(SELECT count(*) FROM checkpoint WHERE tenant = ?1 AND state <> 'deleting'),
+		(SELECT CAST(min(total(most), 9e18) AS INTEGER) FROM (SELECT max(max(written_bytes), 0) AS most FROM checkpoint
+			WHERE tenant = ?1 AND state <> 'deleting' GROUP BY origin))
 		FROM sandbox WHERE tenant = ?1 AND state <> 'deleted'`, tenant, instant(now))
 }
 
@@ -123,6 +127,7 @@ func (w *writer) PurgeTenant(tenant core.TenantID) (more bool, err error) {
 		"DELETE FROM sandbox WHERE tenant = ? AND state = 'deleted' AND operation = ''",
 		"DELETE FROM template WHERE tenant = ?",
 		"DELETE FROM template_head WHERE tenant = ?",
+		"DELETE FROM checkpoint WHERE tenant = ?",
 		"DELETE FROM operation WHERE tenant = ?",
 		"DELETE FROM api_key WHERE tenant = ?",
 		"DELETE FROM registry_login WHERE tenant = ?",

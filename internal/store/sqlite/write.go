@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 
 	"shoal/internal/store"
@@ -9,7 +10,14 @@ import (
 // writer reads and writes within one transaction.
 type writer struct {
 	reader
+	checkpointWriter
 	keep keep
+}
+
+func newWriter(ctx context.Context, tx *sql.Tx, k keep) *writer {
+	w := &writer{reader: reader{ctx: ctx, tx: tx}, keep: k}
+	w.checkpointReader.in, w.checkpointWriter.in = &w.reader, w
+	return w
 }
 
 // keep is how much is kept.

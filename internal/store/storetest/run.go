@@ -30,6 +30,7 @@ func Run(t *testing.T, open Open) {
 		{"Tenant", testTenant},
 		{"Audit", testAudit},
 		{"Template", testTemplate},
+		{"Checkpoint", testCheckpoint},
 		{"Exec", testExec},
 		{"Operation", testOperation},
 		{"Event", testEvent},

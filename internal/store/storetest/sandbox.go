@@ -45,7 +45,7 @@ func testSandboxFields(t *testing.T, open Open) {
 		Resources: core.Resources{VCPUs: 1.5, MemoryBytes: 1 << 33, DiskBytes: 1 << 42, Pids: 341, OpenFiles: 4096, CPUWeight: 50, IOWeight: 70},
 		Env:       map[string]string{"A": "b", "ü\n\x00\"": "é'; DROP TABLE sandbox"},
 		Labels:    map[string]string{"": "empty key", "k": ""},
-		CreatedAt: epoch(), StartedAt: epoch().Add(2), ExpiresAt: epoch().Add(3), Failure: "none",
+		CreatedAt: epoch(), StartedAt: epoch().Add(2), ExpiresAt: epoch().Add(3), Head: "c1", Failure: "none",
 		Idle: 90 * time.Second, OnIdle: core.ActionDelete, ActiveAt: epoch().Add(4), StateSince: epoch().Add(5),
 		Rules: []core.LifecycleRule{
 			{On: core.TriggerDeadline, At: epoch().Add(6), Action: core.ActionStop, FiredAt: epoch().Add(7)},
