@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "5c000a64e7e03fbafca8219d51f2114b9cef0ea4c16b19728950587b9530feaf"
+const DocumentDigest = "5d26eabdf099a6033fcf2b7f8c0216e582c870168400cfcacfa39915187f2c4d"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "860c6dc75a44e050d7eca57ff86167fe44f2d2a373cc4fede55fe84f39ce06be"
+const TypesDigest = "ed9916ef8fd3c0bbe00b16d09a5114bcf5cf7437d6e34de41fd1a936815cd8eb"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

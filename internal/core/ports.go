@@ -107,10 +107,15 @@ type Node interface {
 	// Sweep sets aside the trees of sandboxes, templates and checkpoints that are not in known, and reclaims the processes and mounts
 	// of such sandboxes.
 	Sweep(ctx context.Context, known Known) error
-	NodeTemplates
-	NodeCheckpoints
+	NodeTrees
 	// Capacity tells what the node has and has promised.
 	Capacity(ctx context.Context) (NodeCapacity, error)
+}
+
+// NodeTrees are a node's commands on the trees that no sandbox runs on.
+type NodeTrees interface {
+	NodeTemplates
+	NodeCheckpoints
 }
 
 // NodeTemplates are a node's commands on the trees of templates.
