@@ -26,8 +26,9 @@ import (
 type guest struct {
 	core.Guest // no command uses the methods that are not below
 
-	root string
-	spec core.NodeSpec
+	root  string
+	spec  core.NodeSpec
+	began time.Time
 
 	mu    sync.Mutex
 	cond  *sync.Cond
@@ -47,7 +48,7 @@ type process struct {
 }
 
 func newGuest(root string, spec core.NodeSpec) (*guest, error) {
-	g := &guest{root: root, spec: spec, execs: map[core.ExecID]*process{}}
+	g := &guest{root: root, spec: spec, began: time.Now(), execs: map[core.ExecID]*process{}}
 	g.cond = sync.NewCond(&g.mu)
 	return g, errors.Join(os.MkdirAll(filepath.Join(root, "home"), 0o755), os.MkdirAll(filepath.Join(root, "tmp"), 0o755))
 }

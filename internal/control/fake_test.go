@@ -74,6 +74,7 @@ func (c *clock) advance(d time.Duration) {
 
 // node is a scriptable core.Node. Its state outlives a "restart" of the service.
 type node struct {
+	diffs
 	mu        sync.Mutex
 	max       int
 	reserved  map[core.SandboxID]core.Resources

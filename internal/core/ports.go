@@ -96,8 +96,7 @@ type Node interface {
 	Delete(ctx context.Context, id SandboxID) error
 	// Guest returns the way to a running sandbox's guest agent, unavailable if it does not run.
 	Guest(id SandboxID) (Guest, error)
-	// Files returns what reads the files of a sandbox that does not run. It is conflict if it runs, not_found if it has none here.
-	Files(ctx context.Context, id SandboxID) (FileReader, error)
+	NodeFiles
 	// Metrics reports what a running sandbox uses.
 	Metrics(ctx context.Context, id SandboxID) (SandboxMetrics, error)
 	// List returns the sandboxes that exist here.
@@ -110,6 +109,15 @@ type Node interface {
 	NodeTrees
 	// Capacity tells what the node has and has promised.
 	Capacity(ctx context.Context) (NodeCapacity, error)
+}
+
+// NodeFiles looks at the files of sandboxes without their guest agents.
+type NodeFiles interface {
+	// Files returns what reads the files of a sandbox that does not run. It is conflict if it runs, not_found if it has none here.
+	Files(ctx context.Context, id SandboxID) (FileReader, error)
+	// Diff tells what is different in a sandbox's files from those of another tree. Sandboxes may run and go on: of each a clone is read
+	// that is gone when Diff returns. It is not_found if one of the two has no tree here, or no file at the path.
+	Diff(ctx context.Context, q TreeDiffQuery) (TreeDiff, error)
 }
 
 // NodeTrees are a node's commands on the trees that no sandbox runs on.

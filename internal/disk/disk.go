@@ -22,6 +22,8 @@ const (
 	KindTemplate   Kind = "template"
 	KindSandbox    Kind = "sandbox"
 	KindCheckpoint Kind = "checkpoint"
+	// KindView is a clone that is made to be read once, and removed: whoever finds one after a restart may remove it.
+	KindView Kind = "view"
 )
 
 // Ref names a tree.
@@ -35,7 +37,7 @@ var refID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[
 // Check returns an invalid error unless the reference is well formed: it becomes a path.
 func (r Ref) Check() error {
 	switch r.Kind {
-	case KindTemplate, KindSandbox, KindCheckpoint:
+	case KindTemplate, KindSandbox, KindCheckpoint, KindView:
 	default:
 		return core.Errorf(core.CodeInvalid, "unknown kind of tree")
 	}

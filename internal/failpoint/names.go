@@ -63,6 +63,8 @@ const (
 	NodeCaptureCloned    = "node.capture.cloned"
 	NodeCaptureCleaned   = "node.capture.cleaned"
 	NodeCaptureFrozen    = "node.capture.frozen"
+	NodeDiffCloned       = "node.diff.cloned"
+	NodeDiffCompared     = "node.diff.compared"
 
 	ControlCheckpointRecorded  = "control.checkpoint.recorded"
 	ControlCheckpointNodeDone  = "control.checkpoint.node-done"
@@ -104,6 +106,7 @@ func Names() []string {
 		ControlCheckpointRecorded, ControlCheckpointNodeDone, ControlCheckpointCommitted,
 		ControlCheckpointDeleted, ControlCheckpointTreeGone,
 		NodeCheckpointFlushed, NodeCheckpointHeld, NodeCheckpointCloned, NodeCheckpointThawed,
+		NodeDiffCloned, NodeDiffCompared,
 		ImageLayerSent,
 		NodeSilenceClock,
 	}

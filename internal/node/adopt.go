@@ -241,6 +241,9 @@ func (n *Node) sweepTrees(ctx context.Context, journaled map[core.SandboxID]bool
 		case disk.KindSandbox:
 			id := core.SandboxID(t.Ref.ID)
 			wanted = journaled[id] || known.Sandboxes[id]
+		case disk.KindView:
+			errs = append(errs, n.cfg.Disk.Delete(ctx, t.Ref)) // who read it is gone
+			continue
 		case disk.KindCheckpoint:
 			wanted = known.Checkpoints[core.CheckpointID(t.Ref.ID)]
 		}

@@ -71,6 +71,7 @@ func (n *Node) watchAge(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-n.cfg.Clock.After(purgeEvery):
+			n.differing.dropAgain(ctx)
 			if err := n.purge(ctx); err != nil && ctx.Err() == nil {
 				n.log.Warn("purge of trees set aside", slog.Any("err", err))
 			}

@@ -55,6 +55,7 @@ type Node struct {
 	*resizer
 	*sleeping
 	*checkpointing
+	*differing
 	log *slog.Logger
 
 	exits chan core.NodeExit
@@ -94,6 +95,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n.resizer = &resizer{runtime: cfg.Runtime, disk: cfg.Disk, journal: j, admission: n.admission, turns: n.turns, machines: n.machines, log: cfg.Logger}
 	n.sleeping = &sleeping{n}
 	n.checkpointing = &checkpointing{n: n, trees: newTurnsOf[core.CheckpointID]()}
+	n.differing = &differing{n: n}
 	n.suspects = newSuspects(cfg, n.machines, n.admission)
 	if err := n.adopt(ctx); err != nil {
 		n.machines.close()

@@ -312,7 +312,7 @@ func (p *pool) makeDirs() error {
 }
 
 func kinds() []disk.Kind {
-	return []disk.Kind{disk.KindTemplate, disk.KindSandbox, disk.KindCheckpoint}
+	return []disk.Kind{disk.KindTemplate, disk.KindSandbox, disk.KindCheckpoint, disk.KindView}
 }
 
 // release closes what the process holds. Mount and loop device stay.

@@ -43,7 +43,7 @@ type fileMode struct {
 }
 
 func kinds() []disk.Kind {
-	return []disk.Kind{disk.KindTemplate, disk.KindSandbox, disk.KindCheckpoint}
+	return []disk.Kind{disk.KindTemplate, disk.KindSandbox, disk.KindCheckpoint, disk.KindView}
 }
 
 func (d *Driver) home(ref disk.Ref) string { return filepath.Join(d.dir, string(ref.Kind), ref.ID) }
