@@ -1435,11 +1435,14 @@ type Sandbox struct {
 	// Pids Limit of processes and threads together; absent for a sandbox of before there was this limit, which has one by its memory.
 	Pids int64 `json:"pids,omitempty,omitzero"`
 
-	// StartedAt When its guest agent first answered; absent until then.
+	// StartedAt When its guest agent first answered; absent until then. A wake leaves it as it is.
 	StartedAt time.Time `json:"started_at,omitempty,omitzero"`
 
 	// State The one stable state of a sandbox.
 	State SandboxState `json:"state"`
+
+	// StateSince When it came into this state.
+	StateSince time.Time `json:"state_since,omitempty,omitzero"`
 
 	// Template The template name that was asked for.
 	Template string `json:"template"`
@@ -1535,6 +1538,12 @@ type SignedFile struct {
 
 // SignedFileMethod The method that it takes; GET includes HEAD.
 type SignedFileMethod string
+
+// StopSandboxRequest How to stop a sandbox.
+type StopSandboxRequest struct {
+	// GraceSeconds How long its processes may take to end by themselves, 0 to 60; 0 kills them at once. Default 10.
+	GraceSeconds *float64 `json:"grace_seconds,omitempty"`
+}
 
 // Template One immutable version of what sandboxes start from.
 type Template struct {
@@ -2498,6 +2507,9 @@ type MoveFileJSONRequestBody = MoveFileRequest
 
 // SignFileJSONRequestBody defines body for SignFile for application/json ContentType.
 type SignFileJSONRequestBody = SignFileRequest
+
+// StopSandboxJSONRequestBody defines body for StopSandbox for application/json ContentType.
+type StopSandboxJSONRequestBody = StopSandboxRequest
 
 // CreateSandboxesJSONRequestBody defines body for CreateSandboxes for application/json ContentType.
 type CreateSandboxesJSONRequestBody = CreateSandboxesRequest

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "5d26eabdf099a6033fcf2b7f8c0216e582c870168400cfcacfa39915187f2c4d"
+const DocumentDigest = "e4a78d8bec3f43d97425696aac4c334467be898ffe85de501cdfa7304945c701"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "ed9916ef8fd3c0bbe00b16d09a5114bcf5cf7437d6e34de41fd1a936815cd8eb"
+const TypesDigest = "3488488fee78908cf10e79f0f44ceef904d7f19e26354321bb4ff9e2d771cea1"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -166,6 +166,8 @@ func Routes() []Route {
 		{ID: "getSandboxMetrics", Method: "GET", Path: "/v1/sandboxes/{id}/metrics", Open: false, Body: false},
 		{ID: "getPartialFile", Method: "GET", Path: "/v1/sandboxes/{id}/partials/{partial}", Open: false, Body: false},
 		{ID: "deletePartialFile", Method: "DELETE", Path: "/v1/sandboxes/{id}/partials/{partial}", Open: false, Body: false},
+		{ID: "stopSandbox", Method: "POST", Path: "/v1/sandboxes/{id}/stop", Open: false, Body: true},
+		{ID: "wakeSandbox", Method: "POST", Path: "/v1/sandboxes/{id}/wake", Open: false, Body: false},
 		{ID: "watchFiles", Method: "GET", Path: "/v1/sandboxes/{id}/watch", Open: false, Body: false, Query: []Parameter{
 			{Name: "path", Type: String},
 			{Name: "path_raw", Type: String},

@@ -103,13 +103,12 @@ func either(words []string, last string) string {
 // command that does something else for good.
 func laterCommands() map[string]string {
 	const (
-		life   = "stop a sandbox and start it again"
+		life   = "put a sandbox to sleep with its processes ('shoal stop' ends them and keeps its files)"
 		copies = "make a second sandbox of one as it is"
 		states = "keep a state of a sandbox and go back to it"
 	)
 	return map[string]string{
-		"stop": life, "start": life, "restart": life, "pause": life, "unpause": life, "resume": life, "suspend": life,
-		"freeze": life, "wake": life, "standby": life, "hibernate": life,
+		"pause": life, "unpause": life, "resume": life, "suspend": life, "freeze": life, "standby": life, "hibernate": life,
 		"fork": copies, "clone": copies, "checkpoint": states, "restore": states, "commit": states, "undo": states, "reset": states,
 	}
 }

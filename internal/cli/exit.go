@@ -177,6 +177,10 @@ func explain(err error) string {
 	if errors.As(err, &missing) {
 		return missing.Error()
 	}
+	var stopped *stoppedError
+	if errors.As(err, &stopped) {
+		return stopped.Error()
+	}
 	var e *shoal.Error
 	if !errors.As(err, &e) {
 		if at, ok := err.(*fs.PathError); ok { //nolint:errorlint // What is wrapped has words of its own.

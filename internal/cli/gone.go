@@ -54,9 +54,30 @@ func aboutName(ctx context.Context, c *shoal.Client, name string, err error) err
 	return err
 }
 
-// withinSandbox does the same after a call on something in the sandbox, which may also be what is missing.
+// stoppedError says that a sandbox is stopped, and how to start it again.
+type stoppedError struct {
+	ref   string
+	cause error
+}
+
+// Error names it.
+func (e *stoppedError) Error() string {
+	return fmt.Sprintf("the sandbox %s is stopped: 'shoal wake %s' starts it again; its files can be read as it is", e.ref, e.ref)
+}
+
+// Unwrap returns the server's answer.
+func (e *stoppedError) Unwrap() error { return e.cause }
+
+// withinSandbox does the same after a call on something in the sandbox, which may also be what is missing, or can't be had while the sandbox
+// is stopped.
 func withinSandbox(ctx context.Context, c *shoal.Client, ref string, err error) error {
 	var known *notFoundError
+	if shoal.ErrorCode(err) == shoal.CodeConflict {
+		if sb, gerr := c.Sandboxes().Get(ctx, ref); gerr == nil && sb.State == api.SandboxStateStopped {
+			return &stoppedError{ref, err}
+		}
+		return err
+	}
 	if !isMissing(err) || errors.As(err, &known) {
 		return err
 	}
@@ -96,6 +117,8 @@ func fate(ctx context.Context, c *shoal.Client, ref string) string {
 			return ""
 		case sb.State == api.SandboxStateFailed && sb.Failure != "":
 			return "the sandbox failed before the process had ended: " + sb.Failure
+		case sb.State == api.SandboxStateStopped:
+			return "the sandbox was stopped before the process had ended"
 		case sb.State != api.SandboxStateRunning:
 			return fmt.Sprintf("the sandbox is %s; the process had not ended before", sb.State)
 		}

@@ -207,7 +207,8 @@ func (a *app) lsCommand() *cobra.Command {
 		Short:      "List sandboxes",
 		GroupID:    groupSandbox,
 		SuggestFor: []string{"ps"},
-		Long: `List sandboxes, newest first unless --oldest is given. Those that have failed stay until they are deleted: 'shoal get' says why they have. Deleted
+		Long: `List sandboxes, newest first unless --oldest is given. Those that have failed or are stopped stay until they are deleted: 'shoal get' says why
+one has failed, 'shoal wake' starts one that is stopped. Deleted
 ones are shown with -a, for as long as the server remembers them.`,
 		Example: `  shoal ls
   shoal ls --label team=data --state running
@@ -260,7 +261,7 @@ ones are shown with -a, for as long as the server remembers them.`,
 	_ = c.RegisterFlagCompletionFunc("template", a.complete().templates)
 	_ = c.RegisterFlagCompletionFunc("since", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(
-		[]string{"creating", "running", "failed", "deleted"}, // those of this release
+		[]string{"creating", "running", "stopped", "failed", "deleted"}, // those of this release
 		cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -361,6 +362,9 @@ func printSandbox(out io.Writer, d sandboxDetails) error {
 	line("id", d.ID)
 	line("name", d.Name)
 	line("state", string(d.State))
+	if d.State == api.SandboxStateStopped {
+		line("since", moment(d.StateSince))
+	}
 	line("failure", d.Failure)
 	line("operation", d.Operation)
 	line("template", d.Template+" ("+d.TemplateID+")")

@@ -147,6 +147,8 @@ func (a *API) operations() map[string]operation {
 		"getSandbox":        sandboxes.getSandbox,
 		"updateSandbox":     sandboxes.updateSandbox,
 		"deleteSandbox":     sandboxes.deleteSandbox,
+		"stopSandbox":       sandboxes.stopSandbox,
+		"wakeSandbox":       sandboxes.wakeSandbox,
 		"getSandboxMetrics": sandboxes.getSandboxMetrics,
 		"createExec":        execs.createExec,
 		"listExecs":         execs.listExecs,

@@ -58,6 +58,8 @@ type Sandboxes interface {
 	ListSandboxes(ctx context.Context, p control.Principal, f store.SandboxFilter, page store.Page) ([]core.Sandbox, string, error)
 	UpdateSandbox(ctx context.Context, p control.Principal, ref string, patch control.SandboxPatch) (core.Sandbox, error)
 	DeleteSandbox(ctx context.Context, p control.Principal, ref string) error
+	StopSandbox(ctx context.Context, p control.Principal, ref string, grace time.Duration) (core.Sandbox, error)
+	WakeSandbox(ctx context.Context, p control.Principal, ref string) (core.Sandbox, error)
 	Metrics(ctx context.Context, p control.Principal, ref string) (core.SandboxMetrics, error)
 	FindEvents(ctx context.Context, p control.Principal, q control.EventQuery) (store.EventPage, error)
 }

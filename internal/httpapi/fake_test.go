@@ -38,6 +38,8 @@ type fakeControl struct {
 	files      map[core.SandboxID]*fakeFiles
 	grants     []fakeGrant
 	events     map[core.TenantID][]core.Event
+	// grace is what the last stop was asked for.
+	grace time.Duration
 	// oldest is the first event that is kept.
 	oldest int64
 	// changed is closed and renewed with every event.
@@ -324,6 +326,30 @@ func (f *fakeControl) DeleteSandbox(_ context.Context, p control.Principal, ref 
 	}
 	f.event(p, f.sandboxes[i].ID, core.EventSandboxDeleted, nil)
 	return nil
+}
+
+func (f *fakeControl) StopSandbox(_ context.Context, p control.Principal, ref string, grace time.Duration) (core.Sandbox, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, err := f.find(p, ref)
+	if err != nil {
+		return core.Sandbox{}, err
+	}
+	f.grace = grace
+	f.sandboxes[i].Become(core.StateStopped, f.now)
+	return f.sandboxes[i], nil
+}
+
+func (f *fakeControl) WakeSandbox(_ context.Context, p control.Principal, ref string) (core.Sandbox, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, err := f.find(p, ref)
+	if err != nil {
+		return core.Sandbox{}, err
+	}
+	f.sandboxes[i].Become(core.StateRunning, f.now)
+	f.sandboxes[i].Incarnation++
+	return f.sandboxes[i], nil
 }
 
 func (f *fakeControl) Files(_ context.Context, p control.Principal, ref string) (core.Guest, error) {

@@ -11,8 +11,7 @@ import (
 // tell them from a misspelt path.
 func later() []string {
 	return []string{
-		"POST /v1/sandboxes/{id}/wake", "POST /v1/sandboxes/{id}/freeze", "POST /v1/sandboxes/{id}/standby",
-		"POST /v1/sandboxes/{id}/hibernate", "POST /v1/sandboxes/{id}/stop", "POST /v1/sandboxes/{id}/restore",
+		"POST /v1/sandboxes/{id}/freeze", "POST /v1/sandboxes/{id}/standby", "POST /v1/sandboxes/{id}/hibernate", "POST /v1/sandboxes/{id}/restore",
 		"POST /v1/sandboxes/{id}/reset", "POST /v1/sandboxes/{id}/undo", "POST /v1/sandboxes/{id}/try",
 		"/v1/sandboxes/{id}/checkpoints", "POST /v1/sandboxes/{id}/forks", "GET /v1/sandboxes/{id}/diff",
 		"GET /v1/sandboxes/{id}/why",
@@ -26,7 +25,7 @@ func later() []string {
 
 // laterStates are those that no sandbox of this release is ever in.
 func laterStates() []core.State {
-	return []core.State{core.StateFrozen, core.StateStandby, core.StateHibernated, core.StateStopped}
+	return []core.State{core.StateFrozen, core.StateStandby, core.StateHibernated}
 }
 
 // routeLater answers the calls of later with unsupported.

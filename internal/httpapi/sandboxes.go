@@ -262,7 +262,7 @@ func (a sandboxAPI) getSandboxMetrics(w http.ResponseWriter, r *request) error {
 func encodeSandbox(s core.Sandbox) api.Sandbox {
 	return api.Sandbox{
 		ID: string(s.ID), Name: s.Name, Template: s.TemplateName, TemplateID: string(s.Template),
-		State: api.SandboxState(s.State), Operation: string(s.Operation), OperationSince: s.OperationSince,
+		State: api.SandboxState(s.State), StateSince: s.StateSince, Operation: string(s.Operation), OperationSince: s.OperationSince,
 		Incarnation: s.Incarnation, Persistent: s.Persistent,
 		VCPUs: s.Resources.VCPUs, MemoryBytes: s.Resources.MemoryBytes, DiskBytes: s.Resources.DiskBytes,
 		Pids: int64(s.Resources.Pids), OpenFiles: int64(s.Resources.OpenFiles), CPUWeight: int64(s.Resources.CPUWeight),

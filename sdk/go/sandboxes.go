@@ -11,6 +11,12 @@ import (
 	"shoal/api"
 )
 
+// StopOptions say how a sandbox is stopped.
+type StopOptions struct {
+	// Grace is how long its processes may take to end by themselves, at most a minute; nil is the server's default of 10 s, zero kills them at once.
+	Grace *time.Duration
+}
+
 // Sandboxes makes, finds, changes and deletes sandboxes.
 type Sandboxes struct {
 	c *Client
@@ -128,6 +134,23 @@ func (s Sandboxes) Update(ctx context.Context, ref string, req UpdateSandboxRequ
 // Delete deletes a sandbox in any state.
 func (s Sandboxes) Delete(ctx context.Context, ref string) error {
 	return s.call(ctx, http.MethodDelete, ref, "", nil, nil)
+}
+
+// Stop ends the processes of a sandbox and keeps its files. It returns when that is done.
+func (s Sandboxes) Stop(ctx context.Context, ref string, o StopOptions) (Sandbox, error) {
+	var req api.StopSandboxRequest
+	if o.Grace != nil {
+		grace := o.Grace.Seconds()
+		req.GraceSeconds = &grace
+	}
+	var out Sandbox
+	return out, s.call(ctx, http.MethodPost, ref, "/stop", req, &out)
+}
+
+// Wake starts a stopped sandbox on the files that it has. It returns when processes can be started in it.
+func (s Sandboxes) Wake(ctx context.Context, ref string) (Sandbox, error) {
+	var out Sandbox
+	return out, s.call(ctx, http.MethodPost, ref, "/wake", nil, &out)
 }
 
 // Metrics returns what a running sandbox uses.
