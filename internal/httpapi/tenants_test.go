@@ -49,6 +49,9 @@ func (n *emptyNode) asked(id core.SandboxID) error {
 
 func (n *emptyNode) Guest(id core.SandboxID) (core.Guest, error) { return nil, n.asked(id) }
 
+func (n *emptyNode) Stop(_ context.Context, id core.SandboxID) error  { return n.asked(id) }
+func (n *emptyNode) Wake(_ context.Context, spec core.NodeSpec) error { return n.asked(spec.Sandbox) }
+
 func (n *emptyNode) Reserve(_ context.Context, id core.SandboxID, _ core.Resources) error {
 	return n.asked(id)
 }
