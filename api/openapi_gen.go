@@ -603,7 +603,7 @@ type CreateSandboxRequest struct {
 	// Name 1 to 63 characters of a-z, 0-9 and dash, not a dash first, not of the shape of an id. Default: none.
 	Name string `json:"name,omitempty,omitzero"`
 
-	// OnIdle What is done when it has been idle. Today only `delete` exists, the others answer `unsupported`. Default `delete`; a persistent sandbox's has to be said.
+	// OnIdle What is done when it has been idle: `stop` keeps its files and ends its processes, and after a wake idle counts anew. The others but `delete` answer `unsupported` today. Default `delete`; a persistent sandbox's has to be said. In a change it is what it was if it is left out, and may be given alone.
 	OnIdle string `json:"on_idle,omitempty,omitzero"`
 
 	// OpenFiles Open files that each process may have, as `ulimit -n` says; root inside can raise it. It holds for what is started after it was set. Default and ceiling by the server's configuration.
@@ -615,10 +615,13 @@ type CreateSandboxRequest struct {
 	// Pids Limit of processes and threads together. Default: one for each 1.5 MiB of memory, at least 64 and at most 1024, unless the server is configured otherwise; ceiling by the server's configuration.
 	Pids *int64 `json:"pids,omitempty"`
 
+	// Rules Further rules of its lifecycle, at most 16, which hold beside ttl and `idle_seconds`: the one that is due first acts, of several at one moment one that deletes. One on age, deadline or idle that deletes takes the place of the default ttl. Default: none.
+	Rules []LifecycleRule `json:"rules,omitempty,omitzero"`
+
 	// Template A template's name (its newest version that is ready), `name@3`, `name:tag`, id or digest `sha256:…`. Default: the server's default template.
 	Template string `json:"template,omitempty,omitzero"`
 
-	// TTLSeconds Age in seconds at which it is deleted with all its state. Default 3600, or none if it is persistent or `idle_seconds` is given. The server's configuration has a ceiling.
+	// TTLSeconds Age in seconds at which it is deleted with all its state. Default 3600, or none if it is persistent or has another rule on age, deadline or idle that deletes it. The server's configuration has a ceiling.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 
 	// VCPUs Limit of processor time in cores, such as 0.5. What an idle tenth of a second left over may be used in the next. Programs inside see whole processors, at least 2 where the machine has them. Default and ceiling by the server's configuration.
@@ -1160,6 +1163,24 @@ type KeyList struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
+// LifecycleRule What is done to a sandbox by itself, and when. docs/reference/lifecycle.md has every combination.
+type LifecycleRule struct {
+	// Action What is done. Today `stop` and `delete` exist, the others answer `unsupported`.
+	Action string `json:"action"`
+
+	// AfterSeconds After how many seconds, at most 366 days. Not for `deadline`.
+	AfterSeconds int64 `json:"after_seconds,omitempty,omitzero"`
+
+	// At The moment of a `deadline`, which lies ahead. Only there.
+	At time.Time `json:"at,omitempty,omitzero"`
+
+	// On What it counts: `age` from the creation, `deadline` names a moment (both act once), `idle` from the last use, `time_in_state` from when it came into `state`, each time it does.
+	On string `json:"on"`
+
+	// State In which state `time_in_state` counts. Only there, and required there. Today `running`, `stopped` and `failed` exist, the others answer `unsupported`.
+	State string `json:"state,omitempty,omitzero"`
+}
+
 // LinkFileRequest Which link to make. Path and target are each given as text or as base64.
 type LinkFileRequest struct {
 	// Hard Makes a hard link. Default false.
@@ -1372,7 +1393,7 @@ type ResizeExecRequest struct {
 
 // Sandbox One isolated machine of one tenant.
 type Sandbox struct {
-	// ActiveAt When it was last used; absent if it has no idle rule.
+	// ActiveAt When it was last used; absent if it has no rule on idle.
 	ActiveAt time.Time `json:"active_at,omitempty,omitzero"`
 
 	// CPUWeight Weight of the sandbox where sandboxes together want more processor time than there is; absent where the node can't weigh.
@@ -1435,6 +1456,9 @@ type Sandbox struct {
 	// Pids Limit of processes and threads together; absent for a sandbox of before there was this limit, which has one by its memory.
 	Pids int64 `json:"pids,omitempty,omitzero"`
 
+	// Rules The rules of its lifecycle beside `expires_at` and `idle_seconds`; absent if it has none.
+	Rules []SandboxRule `json:"rules,omitempty,omitzero"`
+
 	// StartedAt When its guest agent first answered; absent until then. A wake leaves it as it is.
 	StartedAt time.Time `json:"started_at,omitempty,omitzero"`
 
@@ -1454,6 +1478,21 @@ type Sandbox struct {
 	VCPUs float64 `json:"vcpus"`
 }
 
+// SandboxCosts What a sandbox takes now.
+type SandboxCosts struct {
+	// DiskBytes What it keeps of its own writes in bytes; absent where nobody can tell.
+	DiskBytes *int64 `json:"disk_bytes,omitempty"`
+
+	// MemoryBytes Memory promised to it in bytes; 0 while nothing of it is in memory.
+	MemoryBytes int64 `json:"memory_bytes"`
+
+	// MemoryUsedBytes Memory that it uses in bytes; absent if it uses none or can't be told.
+	MemoryUsedBytes *int64 `json:"memory_used_bytes,omitempty"`
+
+	// VCPUs Processor time promised to it in cores; 0 while nothing of it runs.
+	VCPUs float64 `json:"vcpus"`
+}
+
 // SandboxList One page of sandboxes, in the order that was asked for.
 type SandboxList struct {
 	// NextCursor The cursor of the next page; absent on the last, and only there.
@@ -1461,6 +1500,24 @@ type SandboxList struct {
 
 	// Sandboxes The sandboxes.
 	Sandboxes []Sandbox `json:"sandboxes"`
+}
+
+// SandboxLoss What there is of a sandbox that would be lost.
+type SandboxLoss struct {
+	// DiskBytes How much of its files it wrote itself, in bytes; absent unless they are lost, and where nobody can tell.
+	DiskBytes *int64 `json:"disk_bytes,omitempty"`
+
+	// Execs Execs that run.
+	Execs int `json:"execs"`
+
+	// Files Whether its files are lost too.
+	Files bool `json:"files,omitempty,omitzero"`
+
+	// MemoryBytes What is in its memory, in bytes; absent if that can't be told.
+	MemoryBytes *int64 `json:"memory_bytes,omitempty"`
+
+	// Processes Processes, those of execs too; absent if they can't be told.
+	Processes *int `json:"processes,omitempty"`
 }
 
 // SandboxMetrics What one sandbox uses now, as the host sees it. Nothing here is the guest's own word. What can't be told at this
@@ -1488,8 +1545,119 @@ type SandboxMetrics struct {
 	PSSBytes *int64 `json:"pss_bytes,omitempty"`
 }
 
+// SandboxRule A rule of a sandbox's lifecycle.
+type SandboxRule struct {
+	// Action What is done. Today `stop` and `delete` exist, the others answer `unsupported`.
+	Action string `json:"action"`
+
+	// AfterSeconds After how many seconds, at most 366 days. Not for `deadline`.
+	AfterSeconds int64 `json:"after_seconds,omitempty,omitzero"`
+
+	// At The moment of a `deadline`, which lies ahead. Only there.
+	At time.Time `json:"at,omitempty,omitzero"`
+
+	// FiredAt When a rule that acts once did so, or its moment passed without anything for it to do; absent until then. It never acts again.
+	FiredAt time.Time `json:"fired_at,omitempty,omitzero"`
+
+	// On What it counts: `age` from the creation, `deadline` names a moment (both act once), `idle` from the last use, `time_in_state` from when it came into `state`, each time it does.
+	On string `json:"on"`
+
+	// State In which state `time_in_state` counts. Only there, and required there. Today `running`, `stopped` and `failed` exist, the others answer `unsupported`.
+	State string `json:"state,omitempty,omitzero"`
+}
+
 // SandboxState The one stable state of a sandbox.
 type SandboxState string
+
+// SandboxUse What uses a sandbox.
+type SandboxUse struct {
+	// Awake Whether rules on idle don't count as long as it is there. An exec by itself doesn't hold them off, only what it prints does.
+	Awake bool `json:"awake"`
+
+	// Count How many there are of it.
+	Count int `json:"count"`
+
+	// ExecID The exec's id; absent for all else.
+	ExecID string `json:"exec_id,omitempty,omitzero"`
+
+	// Since Since when the first of them is there.
+	Since time.Time `json:"since"`
+
+	// Tag The exec's tag; absent if it has none.
+	Tag string `json:"tag,omitempty,omitzero"`
+
+	// What An exec that runs, or who follows one, reads, writes or watches files, or has a connection to a port.
+	What string `json:"what"`
+}
+
+// SandboxWhy Why a sandbox is as it is, what comes next, what it costs and what would be lost.
+type SandboxWhy struct {
+	// ActiveAt When it was last used; absent if it has no rule on idle.
+	ActiveAt time.Time `json:"active_at,omitempty,omitzero"`
+
+	// At To what moment all of this refers.
+	At time.Time `json:"at"`
+
+	// Costs What a sandbox takes now.
+	Costs SandboxCosts `json:"costs"`
+
+	// Failure Why its state is failed; absent otherwise.
+	Failure string `json:"failure,omitempty,omitzero"`
+
+	// ID The sandbox's id.
+	ID string `json:"id"`
+
+	// LostByDelete What there is of a sandbox that would be lost.
+	LostByDelete SandboxLoss `json:"lost_by_delete"`
+
+	// LostByStop What there is of a sandbox that would be lost.
+	LostByStop SandboxLoss `json:"lost_by_stop"`
+
+	// Operation The one operation under way; absent if none is.
+	Operation string `json:"operation,omitempty,omitzero"`
+
+	// Rules All its rules, those of its ttl and `idle_seconds` too, in the order in which they will act; those that won't as it is come last.
+	Rules []ScheduledRule `json:"rules"`
+
+	// State The one stable state of a sandbox.
+	State SandboxState `json:"state"`
+
+	// StateSince When it came into that state.
+	StateSince time.Time `json:"state_since"`
+
+	// Uses Who uses it now, and its execs that run. Of execs the 100 that were started first.
+	Uses []SandboxUse `json:"uses"`
+}
+
+// ScheduledRule A rule of a sandbox, with when it acts.
+type ScheduledRule struct {
+	// Action What is done. Today `stop` and `delete` exist, the others answer `unsupported`.
+	Action string `json:"action"`
+
+	// AfterSeconds After how many seconds, at most 366 days. Not for `deadline`.
+	AfterSeconds int64 `json:"after_seconds,omitempty,omitzero"`
+
+	// At The moment of a `deadline`, which lies ahead. Only there.
+	At time.Time `json:"at,omitempty,omitzero"`
+
+	// DueAt When it acts if nothing changes before; absent if it doesn't, for which `waiting` has the reason.
+	DueAt time.Time `json:"due_at,omitempty,omitzero"`
+
+	// FiredAt When a rule that acts once did so, or its moment passed without anything for it to do; absent until then.
+	FiredAt time.Time `json:"fired_at,omitempty,omitzero"`
+
+	// On What it counts: `age` from the creation, `deadline` names a moment (both act once), `idle` from the last use, `time_in_state` from when it came into `state`, each time it does.
+	On string `json:"on"`
+
+	// Origin Where it comes from: `ttl` (`expires_at`), `idle` (`idle_seconds`) or `rules`.
+	Origin string `json:"origin"`
+
+	// State In which state `time_in_state` counts. Only there, and required there. Today `running`, `stopped` and `failed` exist, the others answer `unsupported`.
+	State string `json:"state,omitempty,omitzero"`
+
+	// Waiting Why it is not due: `fired` (it acted, once), `other_state` (it counts in another state), `nothing_to_do` (its action has none in this state), `in_use` (it counts when nobody uses the sandbox any more); absent if it is.
+	Waiting string `json:"waiting,omitempty,omitzero"`
+}
 
 // SignFileRequest What a signed URL opens. One of `path` and `path_raw` is required.
 type SignFileRequest struct {
@@ -1760,7 +1928,7 @@ type UpdateSandboxRequest struct {
 	// ExtendTTLSeconds Makes it live at least so many seconds from now; its life is never shortened, and one without a ttl stays so. Not together with `ttl_seconds`.
 	ExtendTTLSeconds *int64 `json:"extend_ttl_seconds,omitempty"`
 
-	// IdleSeconds For how many seconds it may be unused from now on, as at create; 0 takes the idle rule away; an ephemeral sandbox without a ttl then gets the default one. Left out, it stays as it is.
+	// IdleSeconds For how many seconds it may be unused from now on, as at create; 0 takes the idle rule away; an ephemeral sandbox that nothing else deletes then gets the default ttl. Left out, it stays as it is.
 	IdleSeconds *int64 `json:"idle_seconds,omitempty"`
 
 	// IOWeight Weight of the sandbox where sandboxes together want more of the disk's bandwidth than there is: each gets a share by its weight. Default 100; ceiling by the server's configuration, and 1000 where the disk's scheduler is BFQ. `unsupported` on a node whose host can't weigh, with what it lacks.
@@ -1772,19 +1940,22 @@ type UpdateSandboxRequest struct {
 	// MemoryBytes New limit of memory in bytes; left out, it stays as it is. Less than is in use is refused with `conflict` and the figures. Programs inside go on to see as much memory as at the start.
 	MemoryBytes *int64 `json:"memory_bytes,omitempty"`
 
-	// OnIdle What is done when it has been idle. Today only `delete` exists, the others answer `unsupported`. Default `delete`; a persistent sandbox's has to be said.
+	// OnIdle What is done when it has been idle: `stop` keeps its files and ends its processes, and after a wake idle counts anew. The others but `delete` answer `unsupported` today. Default `delete`; a persistent sandbox's has to be said. In a change it is what it was if it is left out, and may be given alone.
 	OnIdle string `json:"on_idle,omitempty,omitzero"`
 
 	// OpenFiles Open files that each process may have, as `ulimit -n` says; root inside can raise it. It holds for what is started after it was set. Default and ceiling by the server's configuration.
 	OpenFiles *int64 `json:"open_files,omitempty"`
 
-	// Persistent true keeps the sandbox until it is deleted or the ttl that it has passes: with `ttl_seconds` 0 it has none any more. false makes it ephemeral, with the server's default ttl if it has neither a ttl nor an idle rule. One that becomes persistent loses its idle rule, unless `idle_seconds` and `on_idle` are given too.
+	// Persistent true keeps the sandbox until it is deleted or the ttl that it has passes: with `ttl_seconds` 0 it has none any more. false makes it ephemeral, with the server's default ttl if it has neither a ttl nor a rule that deletes it. One that becomes persistent loses an idle rule that deletes it, unless `idle_seconds` and `on_idle` are given too.
 	Persistent *bool `json:"persistent,omitempty"`
 
 	// Pids Limit of processes and threads together. Default: one for each 1.5 MiB of memory, at least 64 and at most 1024, unless the server is configured otherwise; ceiling by the server's configuration.
 	Pids *int64 `json:"pids,omitempty"`
 
-	// TTLSeconds Seconds from now at which it is deleted. 0 takes the ttl away, which a persistent sandbox allows and one with an idle rule.
+	// Rules Replaces all rules but those of ttl and `idle_seconds`; an empty list takes them away. A rule that acts once, is in the list as it was, and has acted doesn't act again.
+	Rules *[]LifecycleRule `json:"rules,omitempty"`
+
+	// TTLSeconds Seconds from now at which it is deleted. 0 takes the ttl away, which a persistent sandbox allows and one that has another rule which deletes it.
 	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 
 	// VCPUs New limit of processor time in cores; left out, it stays as it is. Programs inside go on to see as many processors as at the start, and one of them alone uses no more.

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "e4a78d8bec3f43d97425696aac4c334467be898ffe85de501cdfa7304945c701"
+const DocumentDigest = "7e8ad21db7dc12be01e1bb0d3d38dca00802f6a2871d2a8076ca3bf5361ac9ff"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "3488488fee78908cf10e79f0f44ceef904d7f19e26354321bb4ff9e2d771cea1"
+const TypesDigest = "a93cac5c9dd592e973fd18dd801c9ce37875e3f389a25cc04255854a1553782a"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -173,6 +173,7 @@ func Routes() []Route {
 			{Name: "path_raw", Type: String},
 			{Name: "recursive", Type: Boolean},
 		}},
+		{ID: "getSandboxWhy", Method: "GET", Path: "/v1/sandboxes/{id}/why", Open: false, Body: false},
 		{ID: "createSandboxes", Method: "POST", Path: "/v1/sandboxes:batch", Open: false, Body: true, Keyed: true},
 		{ID: "readSigned", Method: "GET", Path: "/v1/signed", Open: true, Body: false, Query: []Parameter{
 			{Name: "token", Type: String, MaxLength: 16384},

@@ -122,11 +122,25 @@ on its way (logs, shell, exec -t, cp to -), config, completion and tour.`,
 	} {
 		root.AddGroup(&g)
 	}
-	root.AddCommand(
+	root.AddCommand(commands(a)...)
+	for _, c := range extra {
+		if c.GroupID == "" {
+			c.GroupID = groupServer
+		}
+		root.AddCommand(c)
+	}
+	checkArguments(root)
+	return root
+}
+
+// commands are all but those that only the program itself can have.
+func commands(a *app) []*cobra.Command {
+	return []*cobra.Command{
 		a.runCommand(), mapCommand(a),
 		a.createCommand(),
 		a.lsCommand(),
 		a.getCommand(),
+		whyCommand(a),
 		a.setCommand(), stopCommand(a), wakeCommand(a),
 		a.rmCommand(),
 		a.execCommand(),
@@ -151,15 +165,7 @@ on its way (logs, shell, exec -t, cp to -), config, completion and tour.`,
 		a.completionCommand(),
 		a.tourCommand(),
 		a.referenceCommand(),
-	)
-	for _, c := range extra {
-		if c.GroupID == "" {
-			c.GroupID = groupServer
-		}
-		root.AddCommand(c)
 	}
-	checkArguments(root)
-	return root
 }
 
 // addFlags adds the flags that every command has.

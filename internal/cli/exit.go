@@ -134,6 +134,9 @@ func startError(err error) error {
 
 // typed says how a request's field is typed here: for most by the flag of its name.
 func typed(field string) string {
+	if strings.HasPrefix(field, "rules") {
+		return "--rule"
+	}
 	switch field {
 	case "ttl_seconds":
 		return "--ttl"

@@ -18,17 +18,9 @@ type idleFlags struct {
 func (i *idleFlags) add(c *cobra.Command, usage string) {
 	f := c.Flags()
 	f.Var(&i.after, "idle", usage)
-	f.StringVar(&i.then, "on-idle", "", "what to do then: `ACTION` delete (default; to be said for a persistent one)")
+	f.StringVar(&i.then, "on-idle", "", "what to do then: `ACTION` delete (default) or stop, which keeps its files; to be said for a persistent one")
 	_ = c.RegisterFlagCompletionFunc("idle", cobra.NoFileCompletions)
-	_ = c.RegisterFlagCompletionFunc("on-idle", cobra.FixedCompletions([]string{"delete"}, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// check finds what contradicts itself.
-func (i *idleFlags) check() error {
-	if i.then != "" && i.after.seconds() == nil {
-		return errors.New("--on-idle says what happens after --idle: give that too")
-	}
-	return nil
+	_ = c.RegisterFlagCompletionFunc("on-idle", cobra.FixedCompletions([]string{"delete", "stop"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // create fills in a request.
@@ -37,25 +29,30 @@ func (i *idleFlags) create(req *shoal.CreateSandboxRequest) error {
 		i.after.none = false // what a new sandbox has anyway
 	}
 	if req.Persistent && i.after.seconds() != nil && i.then == "" {
-		return errors.New("a persistent sandbox is kept, and --idle would delete it: say --on-idle delete if that is meant")
+		return errors.New("a persistent sandbox is kept, and --idle would delete it: say --on-idle stop, which keeps its files, or --on-idle delete if that is meant")
+	}
+	if i.then != "" && i.after.seconds() == nil {
+		return errors.New("--on-idle says what happens after --idle: give that too")
 	}
 	req.IdleSeconds, req.OnIdle = i.after.seconds(), i.then
-	return i.check()
+	return nil
 }
 
 // update fills in a request.
-func (i *idleFlags) update(req *shoal.UpdateSandboxRequest) error {
+func (i *idleFlags) update(req *shoal.UpdateSandboxRequest) {
 	req.IdleSeconds, req.OnIdle = i.after.seconds(), i.then
-	return i.check()
 }
 
-// endOf is when a sandbox ends if nobody uses it any more: by its ttl, or before that by its idle rule. It is zero if never.
+// endOf is when a sandbox ends if nobody uses it any more: by its ttl, or before that by another rule. It is zero if never.
 func endOf(sb shoal.Sandbox) time.Time {
 	end := sb.ExpiresAt
-	if sb.IdleSeconds > 0 && !sb.ActiveAt.IsZero() { // else it is being created, which is use
-		idle := sb.ActiveAt.Add(time.Duration(sb.IdleSeconds * float64(time.Second)))
-		if end.IsZero() || idle.Before(end) {
-			end = idle
+	rules := sb.Rules
+	if sb.IdleSeconds > 0 && (sb.OnIdle == "delete" || sb.OnIdle == "") {
+		rules = append([]shoal.SandboxRule{{On: "idle", AfterSeconds: int64(sb.IdleSeconds), Action: "delete"}}, rules...)
+	}
+	for _, r := range rules {
+		if at := endByRule(sb, r); !at.IsZero() && (end.IsZero() || at.Before(end)) {
+			end = at
 		}
 	}
 	return end

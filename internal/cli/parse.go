@@ -129,6 +129,8 @@ func pairs(list []string, flag string, env func(string) (string, bool)) (map[str
 type moment struct {
 	at   time.Time
 	text string
+	// ago says that it was typed as how long ago it was.
+	ago bool
 }
 
 // String returns the value as it is typed.
@@ -141,7 +143,7 @@ func (m *moment) Type() string { return "moment" }
 func (m *moment) Set(s string) error {
 	var ago lifetime
 	if ago.Set(s) == nil {
-		m.at, m.text = time.Now().Add(-time.Duration(ago)), s
+		m.at, m.text, m.ago = time.Now().Add(-time.Duration(ago)), s, true
 		return nil
 	}
 	for _, layout := range []string{time.RFC3339, time.DateTime, "2006-01-02T15:04", time.DateOnly} {
@@ -149,7 +151,7 @@ func (m *moment) Set(s string) error {
 			if at.IsZero() {
 				at = at.Add(1) // zero would be none
 			}
-			m.at, m.text = at, s
+			m.at, m.text, m.ago = at, s, false
 			return nil
 		}
 	}

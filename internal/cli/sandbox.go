@@ -54,12 +54,18 @@ func (s *sandboxFlags) request() (shoal.CreateSandboxRequest, error) {
 }
 
 const createHelp = `Make a sandbox that goes on until it is deleted or its ttl passes, and print its id. The ttl is 1 h unless --ttl says
-otherwise or the server is configured so; a persistent sandbox, and one with --idle, has none unless --ttl is given too.
+otherwise or the server is configured so; a persistent sandbox, and one that --idle or --rule deletes, has none unless --ttl is given too.
 'shoal set' changes it.
 
-With --idle it is deleted when nobody has used it for so long. Every command that runs or reads something in it is use, and so
-is what its processes print, and a shell or a followed exec for as long as it is open; ls, get and events are not, and a silent
+With --idle it is deleted when nobody has used it for so long, or with --on-idle stop it is stopped: its processes end, its files stay, and 'shoal
+wake' starts it again. Every command that runs or reads something in it is use, and so
+is what its processes print, and a shell or a followed exec for as long as it is open; ls, get, why and events are not, and a silent
 process isn't.
+
+--rule says more of that, in the form on[=after|@time][,state=STATE]:ACTION. on is age (from the creation), deadline (a moment), idle (from the
+last use) or time_in_state (from when it came into the state running, stopped or failed); ACTION is stop or delete. The rule that is due first
+acts; of two at one moment one that deletes does. Those on age and deadline act once. 'shoal why' shows which comes next. What isn't persistent
+and has no ttl, nor a rule on age, deadline or idle that deletes it, gets the default ttl.
 
 It is answered when processes can be started in the sandbox. If its template is still being made, this waits and shows how
 far that is. Commands take the name or the id; a name is lower-case letters, digits and -, and can be used again once its
@@ -79,6 +85,7 @@ func (a *app) createCommand() *cobra.Command {
 		env, labels []string
 		ttl         lifetime
 		idle        idleFlags
+		rules       ruleFlags
 		many        manyFlags
 	)
 	c := &cobra.Command{
@@ -90,6 +97,8 @@ func (a *app) createCommand() *cobra.Command {
 		Example: `  shoal create
   shoal create --name lab --template base --ttl 8h --memory 2G --vcpus 2
   shoal create --name session --ttl 1d --idle 15m
+  shoal create --name dev --persistent --idle 10m --on-idle stop --rule time_in_state=7d,state=stopped:delete
+  shoal create --rule age=8h:stop --rule deadline@2027-01-31T18:00:00Z:delete
   shoal create --persistent --name notes -e LANG=C.UTF-8 --label team=data
   shoal create --name cache --get-or-create --persistent
   shoal create --count 20 --name worker- --template base --ttl 30m
@@ -108,6 +117,9 @@ func (a *app) createCommand() *cobra.Command {
 			r.Name, r.Persistent, r.TTLSeconds = req.Name, req.Persistent, ttl.seconds()
 			if err == nil {
 				err = idle.create(&r)
+			}
+			if err == nil {
+				err = rules.create(&r)
 			}
 			if err == nil {
 				err = many.check(r)
@@ -139,7 +151,8 @@ func (a *app) createCommand() *cobra.Command {
 	f.StringVar(&req.Name, "name", "", "a `NAME` of your own, to use instead of the id")
 	f.BoolVar(&req.Persistent, "persistent", false, "keep it until it is deleted: no ttl")
 	f.Var(&ttl, "ttl", "delete it after this `duration`, such as 30m, 2h or 7d (default: the server's, 1h unless configured)")
-	idle.add(c, "delete it when nobody has used it for this `duration`, such as 15m")
+	idle.add(c, "delete it, or do --on-idle, when nobody has used it for this `duration`, such as 15m")
+	rules.add(c, "a further `RULE` of its lifecycle, such as age=8h:delete; may be repeated")
 	f.StringArrayVarP(&env, "env", "e", nil, "environment variable of all its processes, `KEY=VALUE`, or KEY to pass on our own if it is set here; may be repeated")
 	f.StringArrayVar(&labels, "label", nil, "label `KEY=VALUE` to find it by; may be repeated")
 	return c
@@ -372,6 +385,7 @@ func printSandbox(out io.Writer, d sandboxDetails) error {
 	line("started", moment(d.StartedAt))
 	line("ends", moment(endOf(d.Sandbox)))
 	line("idle", idleText(d.Sandbox))
+	line("rules", rulesText(d.Sandbox))
 	line("persistent", strconv.FormatBool(d.Persistent))
 	line("vcpus", strconv.FormatFloat(d.VCPUs, 'g', -1, 64))
 	line("memory", bytesText(d.MemoryBytes))

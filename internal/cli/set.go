@@ -60,9 +60,12 @@ it has changed. Set them one after the other.
 
 --ttl counts from now, whatever was left before; --extend does too, and never shortens what is left. A persistent sandbox may be
 given a ttl, and --ttl none takes it away again; one that isn't persistent always has a ttl, up to the
-server's greatest, or an idle rule.
+server's greatest, or another rule that deletes it.
 --persistent keeps a sandbox beyond that, until the ttl that it still has: say --ttl none too to have none.
---persistent=false makes it ephemeral again. What becomes persistent loses its idle rule, unless --idle and --on-idle are given.
+--persistent=false makes it ephemeral again. What becomes persistent loses an idle rule that deletes it, unless --idle and --on-idle are given.
+
+--rule replaces all rules that 'shoal create --rule' or it made, and --rule none takes them away: 'shoal create --help' has their form, 'shoal why'
+shows them. What isn't persistent and has nothing left that deletes it gets the server's default ttl.
 
 --vcpus, --memory, --disk, --pids, --open-files and --cpu-weight change limits while it runs, all of them or none. Less memory or disk
 than it uses now is refused. Programs inside go on to see as many processors and as much memory as when it was started, and one program alone
@@ -72,6 +75,9 @@ sandbox.`,
 		Example: `  shoal set lab --ttl 8h
   shoal set lab --extend 30m
   shoal set lab --idle 15m
+  shoal set lab --on-idle stop
+  shoal set lab --rule age=8h:stop --rule time_in_state=7d,state=stopped:delete
+  shoal set lab --rule none
   shoal set lab --persistent --ttl none
   shoal set notes --ttl none
   shoal set lab --memory 1G --vcpus 2
@@ -111,6 +117,7 @@ type setFlags struct {
 	ttl              newTTL
 	extend           lifetime
 	idle             idleFlags
+	rules            ruleFlags
 	persistent       bool
 	labels, unlabels []string
 	resize           resizeFlags
@@ -118,9 +125,10 @@ type setFlags struct {
 
 func (f *setFlags) add(a *app, c *cobra.Command) {
 	flags := c.Flags()
-	flags.Var(&f.ttl, "ttl", "delete it after this `duration` from now, such as 30m, 2h or 7d; none: never (persistent ones, and those with --idle)")
+	flags.Var(&f.ttl, "ttl", "delete it after this `duration` from now, such as 30m, 2h or 7d; none: never (persistent ones, and those that a rule deletes)")
 	flags.Var(&f.extend, "extend", "let it live at least this `duration` from now, such as 30m; never less than it would anyway")
-	f.idle.add(c, "delete it when nobody has used it for this `duration` from now, such as 15m; none: whether it is used or not")
+	f.idle.add(c, "delete it, or do --on-idle, when nobody has used it for this `duration` from now, such as 15m; none: whether it is used or not")
+	f.rules.add(c, "replace its other rules by this `RULE`, such as idle=10m:stop; may be repeated; none takes them away")
 	flags.BoolVar(&f.persistent, "persistent", false, "keep it until it is deleted or its ttl passes; --persistent=false makes it ephemeral")
 	f.resize.add(flags)
 	flags.StringArrayVar(&f.labels, "label", nil, "add or replace the label `KEY=VALUE`; may be repeated")
@@ -148,14 +156,15 @@ func (f *setFlags) request(c *cobra.Command) (req shoal.UpdateSandboxRequest, ad
 	if c.Flags().Changed("persistent") {
 		req.Persistent = &f.persistent
 	}
-	if err := f.idle.update(&req); err != nil {
+	f.idle.update(&req)
+	if err := f.rules.update(&req); err != nil {
 		return req, nil, err
 	}
 	if err := f.resize.update(c.Flags(), &req); err != nil {
 		return req, nil, err
 	}
 	if req == (shoal.UpdateSandboxRequest{}) && len(add)+len(f.unlabels) == 0 {
-		return req, nil, errors.New("nothing to change: say --ttl, --extend, --idle, --persistent, --label, --unlabel or a limit such as --memory")
+		return req, nil, errors.New("nothing to change: say --ttl, --extend, --idle, --rule, --persistent, --label, --unlabel or a limit such as --memory")
 	}
 	return req, add, nil
 }
@@ -189,6 +198,9 @@ func printChanged(out io.Writer, now time.Time, sb shoal.Sandbox) error {
 	t.row("ends", ends)
 	if sb.IdleSeconds > 0 {
 		t.row("idle", idleText(sb))
+	}
+	if len(sb.Rules) > 0 {
+		t.row("rules", rulesText(sb))
 	}
 	t.row("vcpus", strconv.FormatFloat(sb.VCPUs, 'g', -1, 64))
 	t.row("memory", bytesText(sb.MemoryBytes))

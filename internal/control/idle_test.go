@@ -439,7 +439,7 @@ func TestIdleRule(t *testing.T) {
 			"too long":             {core.SandboxSpec{Idle: 400 * 24 * time.Hour}, core.CodeInvalid, "idle_seconds", "1 to"},
 			"negative":             {core.SandboxSpec{Idle: -time.Hour}, core.CodeInvalid, "idle_seconds", "1 to"},
 			"freeze":               {core.SandboxSpec{Idle: time.Hour, OnIdle: core.ActionFreeze}, core.CodeUnsupported, "on_idle", "delete"},
-			"stop":                 {core.SandboxSpec{Idle: time.Hour, OnIdle: core.ActionStop}, core.CodeUnsupported, "on_idle", "delete"},
+			"hibernate":            {core.SandboxSpec{Idle: time.Hour, OnIdle: core.ActionHibernate}, core.CodeUnsupported, "on_idle", "stop"},
 			"no such action":       {core.SandboxSpec{Idle: time.Hour, OnIdle: "explode"}, core.CodeInvalid, "on_idle", "delete"},
 			"action alone":         {core.SandboxSpec{OnIdle: core.ActionDelete}, core.CodeInvalid, "on_idle", "idle_seconds"},
 			"persistent, by sugar": {core.SandboxSpec{Idle: time.Hour, Persistent: true}, core.CodeInvalid, "on_idle", "persistent"},

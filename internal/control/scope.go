@@ -54,6 +54,7 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"GetSandbox":         core.ScopeSandboxesRead,
 		"ListSandboxes":      core.ScopeSandboxesRead,
 		"Metrics":            core.ScopeSandboxesRead,
+		"Why":                core.ScopeSandboxesRead,
 		"Touch":              core.ScopeSandboxesRead,
 
 		"DeleteSandboxWithCheckpoints": core.ScopeSandboxesWrite,

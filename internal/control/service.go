@@ -80,6 +80,7 @@ type Service struct {
 	*audit
 	*batches
 	*ensures
+	*whys
 	once       *once
 	access     *access
 	nodeID     core.NodeID
@@ -142,6 +143,7 @@ func New(cfg Config) *Service {
 	s.once = newOnce(d)
 	s.batches = newBatches(d, s.once, s.createOnce)
 	s.ensures = &ensures{finder: s.finder, create: s.CreateSandbox}
+	s.whys = &whys{finder: s.finder, sizes: cfg.Sizes}
 	s.addTemplates(cfg)
 	s.records = &execRecords{deps: d, young: newYoung()}
 	s.watchers = newWatchers(d, s.records)

@@ -51,7 +51,7 @@ func (a LifecycleAction) AppliesTo(s State) bool {
 }
 
 // Done reports whether rules can do the action.
-func (a LifecycleAction) Done() bool { return a == ActionDelete }
+func (a LifecycleAction) Done() bool { return a == ActionStop || a == ActionDelete }
 
 // RuleTrigger is what a rule counts.
 type RuleTrigger string

@@ -150,6 +150,7 @@ func (a *API) operations() map[string]operation {
 		"stopSandbox":       sandboxes.stopSandbox,
 		"wakeSandbox":       sandboxes.wakeSandbox,
 		"getSandboxMetrics": sandboxes.getSandboxMetrics,
+		"getSandboxWhy":     sandboxes.getSandboxWhy,
 		"createExec":        execs.createExec,
 		"listExecs":         execs.listExecs,
 		"getExec":           execs.getExec,

@@ -61,6 +61,7 @@ type Sandboxes interface {
 	StopSandbox(ctx context.Context, p control.Principal, ref string, grace time.Duration) (core.Sandbox, error)
 	WakeSandbox(ctx context.Context, p control.Principal, ref string) (core.Sandbox, error)
 	Metrics(ctx context.Context, p control.Principal, ref string) (core.SandboxMetrics, error)
+	Why(ctx context.Context, p control.Principal, ref string) (control.Why, error)
 	FindEvents(ctx context.Context, p control.Principal, q control.EventQuery) (store.EventPage, error)
 }
 

@@ -169,6 +169,7 @@ func (f *fakeControl) CreateSandbox(_ context.Context, p control.Principal, spec
 		ID: core.SandboxID(f.id("s")), Tenant: p.Tenant, Name: spec.Name, Template: "t000000000000000000001",
 		TemplateName: spec.Template, State: core.StateRunning, Incarnation: 1, Persistent: spec.Persistent,
 		Resources: spec.Resources, Env: spec.Env, Labels: spec.Labels, CreatedAt: f.now, StartedAt: f.now.Add(94 * time.Millisecond),
+		StateSince: f.now.Add(94 * time.Millisecond), Rules: spec.Rules,
 	}
 	s.Resources.VCPUs = cmp.Or(s.Resources.VCPUs, 1)
 	s.Resources.MemoryBytes = cmp.Or(s.Resources.MemoryBytes, 512<<20)
@@ -302,6 +303,9 @@ func (f *fakeControl) UpdateSandbox(_ context.Context, p control.Principal, ref 
 	if patch.Idle != nil {
 		s.Idle, s.OnIdle, s.ActiveAt = *patch.Idle, core.ActionDelete, f.now
 	}
+	if patch.Rules != nil {
+		s.Rules = *patch.Rules
+	}
 	if patch.ExtendTTL != nil {
 		if until := f.now.Add(*patch.ExtendTTL); until.After(s.ExpiresAt) {
 			s.ExpiresAt = until
@@ -311,6 +315,23 @@ func (f *fakeControl) UpdateSandbox(_ context.Context, p control.Principal, ref 
 		s.Labels = *patch.Labels
 	}
 	return *s, nil
+}
+
+// Why is that of a sandbox with one exec, which somebody follows.
+func (f *fakeControl) Why(_ context.Context, p control.Principal, ref string) (control.Why, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, err := f.find(p, ref)
+	if err != nil {
+		return control.Why{}, err
+	}
+	sb := f.sandboxes[i]
+	return control.Why{
+		At: f.now, Sandbox: sb, Rules: core.Schedule(sb), KeptBytes: 4096,
+		Uses:    []control.UseNow{{Kind: core.UseExecStream, Count: 2, Since: f.now.Add(-time.Minute)}},
+		Execs:   []core.Exec{{ID: "e1", StartedAt: f.now.Add(-time.Minute), Spec: core.ExecSpec{Tag: "web", Shell: "export TOKEN=secret"}}},
+		Metrics: &core.SandboxMetrics{MemoryBytes: 1 << 20, Processes: 3},
+	}, nil
 }
 
 func (f *fakeControl) DeleteSandbox(_ context.Context, p control.Principal, ref string) error {

@@ -66,6 +66,9 @@ func sandboxSpec(body api.CreateSandboxRequest) (core.SandboxSpec, error) {
 		}
 	}
 	var err error
+	if spec.Rules, err = lifecycleRules(body.Rules); err != nil {
+		return spec, err
+	}
 	spec.Resources, err = resources(limitFields{
 		body.VCPUs, body.MemoryBytes, body.DiskBytes, body.Pids, body.OpenFiles, body.CPUWeight, body.IOWeight,
 	})
@@ -220,6 +223,13 @@ func sandboxPatch(body api.UpdateSandboxRequest) (patch control.SandboxPatch, er
 		}
 		*f.out = &d
 	}
+	if body.Rules != nil {
+		rules, err := lifecycleRules(*body.Rules)
+		if err != nil {
+			return patch, err
+		}
+		patch.Rules = &rules
+	}
 	limits, err := resources(limitFields{body.VCPUs, body.MemoryBytes, body.DiskBytes, body.Pids, body.OpenFiles, body.CPUWeight, body.IOWeight})
 	patch.Resources = control.ResourcesPatch(limits)
 	return patch, err
@@ -269,7 +279,7 @@ func encodeSandbox(s core.Sandbox) api.Sandbox {
 		IOWeight: int64(s.Resources.IOWeight),
 		Env:      s.Env, Labels: s.Labels,
 		CreatedAt: s.CreatedAt, StartedAt: s.StartedAt, ExpiresAt: s.ExpiresAt, DeletedAt: s.DeletedAt, Failure: s.Failure,
-		IdleSeconds: s.Idle.Seconds(), OnIdle: string(s.OnIdle), ActiveAt: s.ActiveAt,
+		IdleSeconds: s.Idle.Seconds(), OnIdle: string(s.OnIdle), ActiveAt: s.ActiveAt, Rules: convert(s.Rules, encodeRule),
 	}
 }
 

@@ -108,7 +108,7 @@ func routes() map[string]route {
 		"createSandboxes":    {body: `{"sandboxes":[{"template":"REF"}]}`, ref: "template"},
 		"getOrCreateSandbox": {body: `{"template":"REF"}`, ref: "template", name: "new"},
 		"createSandbox":      {body: `{"template":"REF"}`, ref: "template"}, "listSandboxes": {query: "template=REF", ref: "template"},
-		"getSandbox": own, "updateSandbox": named(`{"labels":{"a":"b"}}`), "deleteSandbox": own, "stopSandbox": named(`{"grace_seconds":0}`), "wakeSandbox": own, "getSandboxMetrics": own, "listSandboxEvents": own,
+		"getSandbox": own, "updateSandbox": named(`{"labels":{"a":"b"}}`), "deleteSandbox": own, "stopSandbox": named(`{"grace_seconds":0}`), "wakeSandbox": own, "getSandboxMetrics": own, "getSandboxWhy": own, "listSandboxEvents": own,
 
 		"createExec": named(`{"shell":"id"}`), "listExecs": own, "getExec": own, "cancelExec": own,
 		"attachExec": {header: http.Header{"Upgrade": {"websocket"}, "Connection": {"Upgrade"}}}, "resizeExec": named(`{"rows":1,"cols":1}`),

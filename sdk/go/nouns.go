@@ -16,6 +16,20 @@ type (
 	UpdateSandboxRequest = api.UpdateSandboxRequest
 	// SandboxMetrics is what a sandbox uses.
 	SandboxMetrics = api.SandboxMetrics
+	// LifecycleRule is a rule that a sandbox is to have: what is done to it by itself, and when.
+	LifecycleRule = api.LifecycleRule
+	// SandboxRule is a rule that a sandbox has.
+	SandboxRule = api.SandboxRule
+	// SandboxWhy says why a sandbox is as it is, what comes next, what it takes and what would be lost.
+	SandboxWhy = api.SandboxWhy
+	// SandboxUse is what uses a sandbox.
+	SandboxUse = api.SandboxUse
+	// ScheduledRule is a rule of a sandbox, with when it acts.
+	ScheduledRule = api.ScheduledRule
+	// SandboxCosts is what a sandbox takes.
+	SandboxCosts = api.SandboxCosts
+	// SandboxLoss is what would be lost.
+	SandboxLoss = api.SandboxLoss
 	// ExecRequest says what to run.
 	ExecRequest = api.CreateExecRequest
 	// ExecResult is the end of an exec that was waited for.

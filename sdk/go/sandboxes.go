@@ -159,6 +159,12 @@ func (s Sandboxes) Metrics(ctx context.Context, ref string) (SandboxMetrics, err
 	return out, s.call(ctx, http.MethodGet, ref, "/metrics", nil, &out)
 }
 
+// Why tells why a sandbox is as it is: who uses it, which rules come next, what it takes and what would be lost. Asking is no use of it.
+func (s Sandboxes) Why(ctx context.Context, ref string) (SandboxWhy, error) {
+	var out SandboxWhy
+	return out, s.call(ctx, http.MethodGet, ref, "/why", nil, &out)
+}
+
 func (s Sandboxes) call(ctx context.Context, method, ref, rest string, in, out any) error {
 	p, err := path("v1", "sandboxes", ref)
 	if err != nil {
