@@ -346,6 +346,30 @@ func (e WatchMessageType) Valid() bool {
 	}
 }
 
+// Defines values for ListCheckpointsParamsCause.
+const (
+	ListCheckpointsParamsCauseCall    ListCheckpointsParamsCause = "call"
+	ListCheckpointsParamsCauseExec    ListCheckpointsParamsCause = "exec"
+	ListCheckpointsParamsCauseFork    ListCheckpointsParamsCause = "fork"
+	ListCheckpointsParamsCauseRestore ListCheckpointsParamsCause = "restore"
+)
+
+// Valid indicates whether the value is a known member of the ListCheckpointsParamsCause enum.
+func (e ListCheckpointsParamsCause) Valid() bool {
+	switch e {
+	case ListCheckpointsParamsCauseCall:
+		return true
+	case ListCheckpointsParamsCauseExec:
+		return true
+	case ListCheckpointsParamsCauseFork:
+		return true
+	case ListCheckpointsParamsCauseRestore:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListSandboxesParamsOrder.
 const (
 	ListSandboxesParamsOrderNewest ListSandboxesParamsOrder = "newest"
@@ -358,6 +382,30 @@ func (e ListSandboxesParamsOrder) Valid() bool {
 	case ListSandboxesParamsOrderNewest:
 		return true
 	case ListSandboxesParamsOrderOldest:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListSandboxCheckpointsParamsCause.
+const (
+	ListSandboxCheckpointsParamsCauseCall    ListSandboxCheckpointsParamsCause = "call"
+	ListSandboxCheckpointsParamsCauseExec    ListSandboxCheckpointsParamsCause = "exec"
+	ListSandboxCheckpointsParamsCauseFork    ListSandboxCheckpointsParamsCause = "fork"
+	ListSandboxCheckpointsParamsCauseRestore ListSandboxCheckpointsParamsCause = "restore"
+)
+
+// Valid indicates whether the value is a known member of the ListSandboxCheckpointsParamsCause enum.
+func (e ListSandboxCheckpointsParamsCause) Valid() bool {
+	switch e {
+	case ListSandboxCheckpointsParamsCauseCall:
+		return true
+	case ListSandboxCheckpointsParamsCauseExec:
+		return true
+	case ListSandboxCheckpointsParamsCauseFork:
+		return true
+	case ListSandboxCheckpointsParamsCauseRestore:
 		return true
 	default:
 		return false
@@ -509,6 +557,78 @@ type ChangeFileRequest struct {
 
 	// Xattrs Extended attributes to set or remove, in this order; 256 KiB together. Default: none.
 	Xattrs []XattrChange `json:"xattrs,omitempty,omitzero"`
+}
+
+// Checkpoint The saved state of a sandbox at one moment.
+type Checkpoint struct {
+	// Cause Why there is one: `call` (somebody asked for it). Others are made by the server and go with their sandbox.
+	Cause string `json:"cause"`
+
+	// Comment What was said of it.
+	Comment string `json:"comment,omitempty,omitzero"`
+
+	// CreatedAt When it was made.
+	CreatedAt time.Time `json:"created_at"`
+
+	// DiskBytes The sandbox's limit of what it writes then; absent if none.
+	DiskBytes int64 `json:"disk_bytes,omitempty,omitzero"`
+
+	// ExpiresAt When it is deleted by itself; absent if never.
+	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+
+	// ID Its id.
+	ID string `json:"id"`
+
+	// Kind What it holds: `disk` is the files.
+	Kind string `json:"kind"`
+
+	// Labels The sandbox's labels then.
+	Labels map[string]string `json:"labels"`
+
+	// MemoryBytes The sandbox's limit of memory then.
+	MemoryBytes int64 `json:"memory_bytes"`
+
+	// Parent The checkpoint that the sandbox's files descended from then; absent if none.
+	Parent string `json:"parent,omitempty,omitzero"`
+
+	// SandboxID The sandbox that it was made of, which may be deleted.
+	SandboxID string `json:"sandbox_id"`
+
+	// Template The template that the sandbox was asked for by.
+	Template string `json:"template"`
+
+	// TemplateID The id of that version.
+	TemplateID string `json:"template_id"`
+
+	// VCPUs The sandbox's vcpus then.
+	VCPUs float64 `json:"vcpus"`
+
+	// WrittenBytes How much was kept then of what the sandbox had written: what it has of its template does not count, and what other checkpoints of it have too is in each. Absent if nobody can tell.
+	WrittenBytes *int64 `json:"written_bytes,omitempty"`
+}
+
+// CheckpointList One page of checkpoints.
+type CheckpointList struct {
+	// Checkpoints The checkpoints.
+	Checkpoints []Checkpoint `json:"checkpoints"`
+
+	// NextCursor The cursor of the next page; absent on the last, and only there.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
+// CreateCheckpointRequest What to save, and what to say of it.
+type CreateCheckpointRequest struct {
+	// Comment Words to find it by. Default: none.
+	Comment string `json:"comment,omitempty,omitzero"`
+
+	// KeepLast Once it is made, deletes the sandbox's other checkpoints that calls have made but for the newest, so that this many are left (1 to 1000). Default: none are deleted.
+	KeepLast *int `json:"keep_last,omitempty"`
+
+	// Kind `disk`, which holds the files. `full`, with memory and processes, is not in this release: refused with `unsupported`. Default: `disk`.
+	Kind string `json:"kind,omitempty,omitzero"`
+
+	// TTLSeconds The age in seconds at which it is deleted. Default: it is kept.
+	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 }
 
 // CreateExecRequest What to run. Exactly one of `cmd` and `shell` is required, unless `entrypoint` is true.
@@ -681,7 +801,7 @@ type CreateTemplateRequest struct {
 	// Env Variables added to the source's default environment. Default none.
 	Env map[string]string `json:"env,omitempty,omitzero"`
 
-	// FromCheckpoint Not in this release: refused with `unsupported`. Default: none.
+	// FromCheckpoint The id of a checkpoint. Default: none.
 	FromCheckpoint string `json:"from_checkpoint,omitempty,omitzero"`
 
 	// FromImage An image in a registry, such as `alpine`, `ghcr.io/owner/app:1.2` or `host:5000/app@sha256:…`. Without a host it is on Docker Hub, without tag and digest it is `latest`. Default: none, one of the others.
@@ -1847,6 +1967,12 @@ type TenantQuota struct {
 	// Calls Calls under way at once, streams and transfers too.
 	Calls *int64 `json:"calls,omitempty"`
 
+	// CheckpointBytes Bytes that its sandboxes had written and its checkpoints have, those that several have counted once.
+	CheckpointBytes *int64 `json:"checkpoint_bytes,omitempty"`
+
+	// Checkpoints Checkpoints of all its sandboxes, deleted ones too.
+	Checkpoints *int64 `json:"checkpoints,omitempty"`
+
 	// CreatesPerMinute Sandboxes begun within a minute, those too that failed or are deleted since.
 	CreatesPerMinute *int64 `json:"creates_per_minute,omitempty"`
 
@@ -1892,6 +2018,12 @@ type TenantQuota struct {
 
 // TenantUse What a tenant has of what its quota bounds.
 type TenantUse struct {
+	// CheckpointBytes Bytes that its sandboxes had written and its checkpoints have, those that several have counted once.
+	CheckpointBytes int64 `json:"checkpoint_bytes"`
+
+	// Checkpoints Checkpoints of all its sandboxes, deleted ones too.
+	Checkpoints int64 `json:"checkpoints"`
+
 	// DiskBytes Disk limits of sandboxes together.
 	DiskBytes int64 `json:"disk_bytes"`
 
@@ -1915,6 +2047,15 @@ type TenantUse struct {
 
 	// VCPUs Processors of running sandboxes together.
 	VCPUs float64 `json:"vcpus"`
+}
+
+// UpdateCheckpointRequest What to change of a checkpoint.
+type UpdateCheckpointRequest struct {
+	// Comment Words to find it by; empty takes them away. Default: they stay.
+	Comment *string `json:"comment,omitempty"`
+
+	// TTLSeconds In how many seconds from now it is deleted; 0 keeps it. Default: it stays.
+	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
 }
 
 // UpdateSandboxRequest The fields to change. A field left out stays as it is.
@@ -2147,6 +2288,9 @@ type XattrChange struct {
 // AfterParam defines model for AfterParam.
 type AfterParam = int64
 
+// CauseParam defines model for CauseParam.
+type CauseParam = []string
+
 // CursorParam defines model for CursorParam.
 type CursorParam = string
 
@@ -2236,6 +2380,24 @@ type ListAuditParams struct {
 	// Failed Only what was refused or failed.
 	Failed bool `form:"failed,omitempty" json:"failed,omitempty,omitzero"`
 }
+
+// ListCheckpointsParams defines parameters for ListCheckpoints.
+type ListCheckpointsParams struct {
+	// Sandbox Only those of this sandbox, by id or name, or by the id of one that is deleted.
+	Sandbox string `form:"sandbox,omitempty" json:"sandbox,omitempty,omitzero"`
+
+	// Cause Only those that there are for one of these reasons. May be given more than once.
+	Cause CauseParam `form:"cause,omitempty" json:"cause,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
+	Cursor CursorParam `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
+	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// ListCheckpointsParamsCause defines parameters for ListCheckpoints.
+type ListCheckpointsParamsCause string
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
@@ -2342,6 +2504,12 @@ type CreateSandboxParams struct {
 	IdempotencyKey KeyParam `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
+// DeleteSandboxParams defines parameters for DeleteSandbox.
+type DeleteSandboxParams struct {
+	// Checkpoints Deletes all of its checkpoints too (default false).
+	Checkpoints bool `form:"checkpoints,omitempty" json:"checkpoints,omitempty,omitzero"`
+}
+
 // ReadArchiveParams defines parameters for ReadArchive.
 type ReadArchiveParams struct {
 	// Exclude A pattern of what is left out, a directory with all below it: `*`, `?` and `[]` as in a shell. Without a slash it
@@ -2377,6 +2545,27 @@ type WriteArchiveParams struct {
 
 	// PathRaw The absolute path as base64 (standard or URL alphabet), for paths that are not UTF-8.
 	PathRaw PathRawParam `form:"path_raw,omitempty" json:"path_raw,omitempty,omitzero"`
+}
+
+// ListSandboxCheckpointsParams defines parameters for ListSandboxCheckpoints.
+type ListSandboxCheckpointsParams struct {
+	// Cause Only those that there are for one of these reasons. May be given more than once.
+	Cause CauseParam `form:"cause,omitempty" json:"cause,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the page before; left out, the list starts at its beginning.
+	Cursor CursorParam `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
+	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// ListSandboxCheckpointsParamsCause defines parameters for ListSandboxCheckpoints.
+type ListSandboxCheckpointsParamsCause string
+
+// CreateCheckpointParams defines parameters for CreateCheckpoint.
+type CreateCheckpointParams struct {
+	// IdempotencyKey Makes repeats of the call take effect once: the caller's own word for it, 1 to 255 printable ASCII characters without spaces.
+	IdempotencyKey KeyParam `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
 // ListSandboxEventsParams defines parameters for ListSandboxEvents.
@@ -2637,6 +2826,9 @@ type GetUsageParams struct {
 	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
+// UpdateCheckpointJSONRequestBody defines body for UpdateCheckpoint for application/json ContentType.
+type UpdateCheckpointJSONRequestBody = UpdateCheckpointRequest
+
 // CreateKeyJSONRequestBody defines body for CreateKey for application/json ContentType.
 type CreateKeyJSONRequestBody = CreateKeyRequest
 
@@ -2651,6 +2843,9 @@ type UpdateSandboxJSONRequestBody = UpdateSandboxRequest
 
 // GetOrCreateSandboxJSONRequestBody defines body for GetOrCreateSandbox for application/json ContentType.
 type GetOrCreateSandboxJSONRequestBody = CreateSandboxRequest
+
+// CreateCheckpointJSONRequestBody defines body for CreateCheckpoint for application/json ContentType.
+type CreateCheckpointJSONRequestBody = CreateCheckpointRequest
 
 // CreateExecJSONRequestBody defines body for CreateExec for application/json ContentType.
 type CreateExecJSONRequestBody = CreateExecRequest

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "7e8ad21db7dc12be01e1bb0d3d38dca00802f6a2871d2a8076ca3bf5361ac9ff"
+const DocumentDigest = "09260e872166599fc7248bde91a55b91628fe12797e7f242e343f80d8a4231af"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "a93cac5c9dd592e973fd18dd801c9ce37875e3f389a25cc04255854a1553782a"
+const TypesDigest = "59524a727d10f1cb315b51ad96b1e354242ecedd30347574e31fd45dc41b86e0"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -26,6 +26,15 @@ func Routes() []Route {
 			{Name: "failed", Type: Boolean},
 		}},
 		{ID: "getCA", Method: "GET", Path: "/v1/ca", Open: true, Body: false},
+		{ID: "listCheckpoints", Method: "GET", Path: "/v1/checkpoints", Open: false, Body: false, Query: []Parameter{
+			{Name: "sandbox", Type: String, MaxLength: 63},
+			{Name: "cause", Many: true, Type: String, Enum: []string{"call", "restore", "exec", "fork"}},
+			{Name: "cursor", Type: String, MaxLength: 1024},
+			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
+		}},
+		{ID: "getCheckpoint", Method: "GET", Path: "/v1/checkpoints/{id}", Open: false, Body: false},
+		{ID: "updateCheckpoint", Method: "PATCH", Path: "/v1/checkpoints/{id}", Open: false, Body: true},
+		{ID: "deleteCheckpoint", Method: "DELETE", Path: "/v1/checkpoints/{id}", Open: false, Body: false},
 		{ID: "listDialects", Method: "GET", Path: "/v1/dialects", Open: false, Body: false},
 		{ID: "listEvents", Method: "GET", Path: "/v1/events", Open: false, Body: false, Query: []Parameter{
 			{Name: "after", Type: Integer, Min: 0},
@@ -76,7 +85,9 @@ func Routes() []Route {
 		{ID: "getSandbox", Method: "GET", Path: "/v1/sandboxes/{id}", Open: false, Body: false},
 		{ID: "getOrCreateSandbox", Method: "PUT", Path: "/v1/sandboxes/{id}", Open: false, Body: true},
 		{ID: "updateSandbox", Method: "PATCH", Path: "/v1/sandboxes/{id}", Open: false, Body: true},
-		{ID: "deleteSandbox", Method: "DELETE", Path: "/v1/sandboxes/{id}", Open: false, Body: false},
+		{ID: "deleteSandbox", Method: "DELETE", Path: "/v1/sandboxes/{id}", Open: false, Body: false, Query: []Parameter{
+			{Name: "checkpoints", Type: Boolean},
+		}},
 		{ID: "readArchive", Method: "GET", Path: "/v1/sandboxes/{id}/archive", Open: false, Body: false, Query: []Parameter{
 			{Name: "path", Type: String},
 			{Name: "path_raw", Type: String},
@@ -90,6 +101,12 @@ func Routes() []Route {
 			{Name: "keep_owners", Type: Boolean},
 			{Name: "parents", Type: Boolean},
 			{Name: "gzip", Type: Boolean},
+		}},
+		{ID: "createCheckpoint", Method: "POST", Path: "/v1/sandboxes/{id}/checkpoints", Open: false, Body: true, Keyed: true},
+		{ID: "listSandboxCheckpoints", Method: "GET", Path: "/v1/sandboxes/{id}/checkpoints", Open: false, Body: false, Query: []Parameter{
+			{Name: "cause", Many: true, Type: String, Enum: []string{"call", "restore", "exec", "fork"}},
+			{Name: "cursor", Type: String, MaxLength: 1024},
+			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
 		{ID: "listSandboxEvents", Method: "GET", Path: "/v1/sandboxes/{id}/events", Open: false, Body: false, Query: []Parameter{
 			{Name: "after", Type: Integer, Min: 0},

@@ -289,7 +289,8 @@ func quota(c config.Quota) core.Quota {
 	bytes := func(n config.Size) *int64 { v := int64(n); return &v }
 	return core.Quota{
 		Sandboxes: count(c.Sandboxes), CreatesPerMinute: count(c.CreatesPerMinute), VCPUs: &c.VCPUs, MemoryBytes: bytes(c.Memory),
-		DiskBytes: bytes(c.Disk), Templates: count(c.Templates), TemplateBytes: bytes(c.TemplateSize), Keys: count(c.Keys), Execs: count(c.Execs),
+		DiskBytes: bytes(c.Disk), Templates: count(c.Templates), TemplateBytes: bytes(c.TemplateSize),
+		Checkpoints: count(c.Checkpoints), CheckpointBytes: bytes(c.CheckpointSize), Keys: count(c.Keys), Execs: count(c.Execs),
 		RequestsPerSecond: &c.RequestsPerSecond, Calls: count(c.Calls),
 	}
 }

@@ -151,7 +151,7 @@ func commands(a *app) []*cobra.Command {
 		signCommand(a),
 		a.logsCommand(),
 		a.killCommand(),
-		a.templateCommand(),
+		a.templateCommand(), checkpointCommand(a),
 		registryCommand(a),
 		operationCommand(a),
 		keyCommand(a),

@@ -33,6 +33,8 @@ func quotaFields() []quotaField {
 		sizeField("disk", func(q *shoal.TenantQuota) **int64 { return &q.DiskBytes }, func(t shoal.Tenant) int64 { return t.Use.DiskBytes }),
 		countField("templates", func(q *shoal.TenantQuota) **int64 { return &q.Templates }, func(t shoal.Tenant) int64 { return t.Use.Templates }),
 		sizeField("template-size", func(q *shoal.TenantQuota) **int64 { return &q.TemplateBytes }, func(t shoal.Tenant) int64 { return t.Use.TemplateBytes }),
+		countField("checkpoints", func(q *shoal.TenantQuota) **int64 { return &q.Checkpoints }, func(t shoal.Tenant) int64 { return t.Use.Checkpoints }),
+		sizeField("checkpoint-size", func(q *shoal.TenantQuota) **int64 { return &q.CheckpointBytes }, func(t shoal.Tenant) int64 { return t.Use.CheckpointBytes }),
 		countField("keys", func(q *shoal.TenantQuota) **int64 { return &q.Keys }, func(t shoal.Tenant) int64 { return t.Use.Keys }),
 		countField("execs", func(q *shoal.TenantQuota) **int64 { return &q.Execs }, func(t shoal.Tenant) int64 { return t.Use.Execs }),
 		numberField("requests-per-second", func(q *shoal.TenantQuota) **float64 { return &q.RequestsPerSecond }, nil),

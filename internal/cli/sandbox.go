@@ -432,15 +432,15 @@ func joinPairs(m map[string]string) string {
 }
 
 func (a *app) rmCommand() *cobra.Command {
-	var force bool
+	var force, checkpoints bool
 	c := &cobra.Command{
 		Use: "rm SANDBOX…", Aliases: []string{"delete"},
 		Short:      "Delete sandboxes",
 		GroupID:    groupSandbox,
 		SuggestFor: []string{"remove", "destroy", "down"},
-		Long: `Delete sandboxes with all that is in them, whatever state they are in. There is no way back. If one of several isn't
-there, the others are deleted all the same and the exit code is 125; with -f it is 0. With -o json it prints of each what
-came of it.`,
+		Long: `Delete sandboxes with all that is in them, whatever state they are in. There is no way back. The checkpoints that you have made of
+them stay, unless --checkpoints is given. If one of several isn't there, the others are deleted all the same and the exit code is 125; with -f
+it is 0. With -o json it prints of each what came of it.`,
 		Example: `  shoal rm lab
   shoal ls -q --label team=data | xargs -r shoal rm`,
 		ValidArgsFunction: a.complete().sandboxes(-1),
@@ -450,7 +450,11 @@ came of it.`,
 				return err
 			}
 			return each(a, "sandbox", args, func(ref string) error {
-				err := client.Sandboxes().Delete(c.Context(), ref)
+				remove := client.Sandboxes().Delete
+				if checkpoints {
+					remove = client.Sandboxes().DeleteWithCheckpoints
+				}
+				err := remove(c.Context(), ref)
 				if force && isMissing(err) {
 					return nil
 				}
@@ -459,5 +463,6 @@ came of it.`,
 		},
 	}
 	c.Flags().BoolVarP(&force, "force", "f", false, "it is no error if one isn't there")
+	c.Flags().BoolVar(&checkpoints, "checkpoints", false, "delete all of their checkpoints too")
 	return c
 }

@@ -154,18 +154,19 @@ func templateCreateCommand(a *app) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a template of a sandbox's files",
+		Short: "Make a template of the files of a sandbox or checkpoint",
 		Long: `Make the next version of a template of the files of a sandbox that runs or has failed: what you have installed and prepared in it.
 The sandbox goes on. What is its machine's own is left out: the machine id, host name and SSH host keys, and all in /run,
-/tmp and /var/tmp. What its programs write meanwhile may be in it or not: let them rest first if that matters.
+/tmp and /var/tmp. What its programs write meanwhile may be in it or not: make a checkpoint first, and give its id, if that matters.
 
 Secrets in the sandbox's files are in the template too.`,
 		Example: `  shoal template create warm --from lab
-  shoal template create warm --from lab --workdir /work --tag stable`,
+  shoal template create warm --from lab --workdir /work --tag stable
+  shoal template create warm --from c2h3e4c5k6p7o8i9n0t1xy`,
 		RunE: func(c *cobra.Command, args []string) error {
 			req, err := m.request(a, c, args[0])
 			if err == nil && from == "" {
-				err = errors.New("say of which sandbox: --from SANDBOX")
+				err = errors.New("say of which sandbox or checkpoint: --from SANDBOX")
 			}
 			if err != nil {
 				return usage(c, "%v", err)
@@ -174,14 +175,34 @@ Secrets in the sandbox's files are in the template too.`,
 			if err != nil {
 				return err
 			}
-			req.FromSandbox = from
+			if req.FromSandbox, req.FromCheckpoint, err = templateSource(c.Context(), client, from); err != nil {
+				return err
+			}
 			return withinSandbox(c.Context(), client, from, makeTemplate(c.Context(), a, client, req, m.detach))
 		},
 	}
-	c.Flags().StringVar(&from, "from", "", "the `SANDBOX` whose files it has")
+	c.Flags().StringVar(&from, "from", "", "the `SANDBOX`, or the id of the checkpoint, whose files it has")
 	_ = c.RegisterFlagCompletionFunc("from", a.complete().sandboxes(1))
 	m.add(c)
 	return c
+}
+
+// idLength is how long an id is: no checkpoint is known by another word.
+const idLength = 22
+
+// templateSource finds out whether a word is a sandbox or a checkpoint.
+func templateSource(ctx context.Context, client *shoal.Client, from string) (sandbox, checkpoint string, err error) {
+	_, err = client.Sandboxes().Get(ctx, from)
+	if !isMissing(err) {
+		return from, "", err
+	}
+	if len(from) != idLength {
+		return "", "", aboutSandbox(from, err)
+	}
+	if _, err = client.Checkpoints().Get(ctx, from); isMissing(err) {
+		err = &notFoundError{"sandbox or checkpoint", from, "'shoal ls' and 'shoal checkpoint ls' show all", err}
+	}
+	return "", from, err
 }
 
 // makeTemplate begins to make a template, and waits for it unless that is not wanted. It prints name@version, or the operation's id.

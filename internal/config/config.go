@@ -80,6 +80,8 @@ type Quota struct {
 	Disk             Size
 	Templates        int
 	TemplateSize     Size
+	Checkpoints      int
+	CheckpointSize   Size
 	Keys             int
 	Execs            int
 	// RequestsPerSecond bounds calls, Calls those under way at once.

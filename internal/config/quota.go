@@ -37,6 +37,15 @@ func quotaSettings() []setting {
 			doc:     "Most bytes of a tenant's own templates together." + overridden,
 			binding: size(func(c *Config) *Size { return &c.Quota.TemplateSize }, atLeast(0)),
 		}, {
+			key: "quota.checkpoints", def: "0", allowed: "a whole number, or 0 for no limit",
+			doc:     "Most checkpoints that a tenant may have, of all its sandboxes, those counted that are deleted." + overridden,
+			binding: whole(func(c *Config) *int { return &c.Quota.Checkpoints }, 0, maxCount),
+		}, {
+			key: "quota.checkpoint_size", def: "0", allowed: "a size such as 512M or 4G, or 0 for no limit",
+			doc: "Most bytes that a tenant's sandboxes had written and its checkpoints have, together. On a host whose disk can't tell, " +
+				"none are counted." + overridden,
+			binding: size(func(c *Config) *Size { return &c.Quota.CheckpointSize }, atLeast(0)),
+		}, {
 			key: "quota.keys", def: "1000", allowed: "a whole number, or 0 for no limit",
 			doc:     "Most API keys that a tenant may have, expired ones counted until they are forgotten." + overridden,
 			binding: whole(func(c *Config) *int { return &c.Quota.Keys }, 0, maxCount),

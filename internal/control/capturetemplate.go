@@ -34,6 +34,42 @@ func (m *making) ofSandbox(p Principal, spec core.TemplateSpec) intended {
 	}
 }
 
+// ofCheckpoint is the making of a template of a checkpoint's files. Nor is it gone on with after a restart.
+func (m *making) ofCheckpoint(p Principal, spec core.TemplateSpec) intended {
+	var from core.Checkpoint
+	rec := m.draft(p, spec)
+	in := makeIntent{Tags: spec.Tags, Config: spec.Config}
+	return intended{
+		kind: core.WorkTemplateCreate,
+		record: func(tx store.Tx, op *core.Operation) (err error) {
+			if from, err = p.findCheckpoint(tx, core.CheckpointID(spec.Checkpoint)); err != nil {
+				return err
+			}
+			return m.record(tx, p, rec, op, map[string]string{"from_checkpoint": string(from.ID)})
+		},
+		do: func(ctx context.Context, op core.Operation, report func(core.OperationProgress)) (workResult, error) {
+			ctx, cancel := context.WithTimeout(ctx, makeTime)
+			defer cancel()
+			report(core.OperationProgress{Step: "copying the checkpoint's files", Percent: -1})
+			tree, err := m.node.CaptureTemplate(ctx, core.TemplateID(op.Target[targetTemplate]), core.TreeSource{Checkpoint: from.ID})
+			if err == nil {
+				err = failpoint.Hit(failpoint.ControlTemplateMade)
+			}
+			if core.IsCode(err, core.CodeNotFound) {
+				err = core.Wrap(core.CodeConflict, err, "the checkpoint was deleted meanwhile")
+			}
+			if err != nil {
+				return workResult{}, inTime(ctx, err)
+			}
+			return m.made(op, in, BuiltTemplate{
+				Source:   "checkpoint " + string(from.ID) + " of sandbox " + string(from.Sandbox),
+				Packages: tree.Packages,
+				Config:   in.Config.Apply(from.Config),
+			}, tree.TreeInfo), nil
+		},
+	}
+}
+
 // sourceOf is the sandbox that a template is made of, and what that started from.
 type sourceOf struct {
 	sandbox core.SandboxID

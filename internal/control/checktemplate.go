@@ -45,14 +45,12 @@ func checkSource(spec core.TemplateSpec) error {
 	img := spec.Image
 	switch {
 	case sources != 1:
-		return core.Invalid("from_image", "say where it comes from by exactly one of from_image, from_upload and from_sandbox")
-	case spec.Checkpoint != "":
-		return &core.Error{Code: core.CodeUnsupported, Field: "from_checkpoint", Message: "this release has no checkpoints: make it from a sandbox"}
+		return core.Invalid("from_image", "say where it comes from by exactly one of from_image, from_upload, from_sandbox and from_checkpoint")
 	case img.Ref == "" && (img.Username != "" || img.Password != ""):
 		return core.Invalid("username", "username and password are for the registry of from_image")
 	case img.Username != "" && img.Password == "":
 		return core.Invalid("password", "username needs a password; a password alone is sent as a token")
-	case spec.Sandbox != "" && img.Platform != "":
+	case (spec.Sandbox != "" || spec.Checkpoint != "") && img.Platform != "":
 		return core.Invalid("platform", "a sandbox has the platform that it has")
 	case len(img.Ref) > maxRefBytes:
 		return core.Invalid("from_image", "a reference has at most %d bytes", maxRefBytes)

@@ -65,10 +65,15 @@ func (m *making) CreateTemplate(ctx context.Context, p Principal, spec core.Temp
 		return m.before(ctx, p, turn)
 	}
 	var in intended
-	if spec.Sandbox != "" {
+	switch {
+	case spec.Sandbox != "":
 		in = m.ofSandbox(p, spec)
-	} else if in, err = m.ofImage(p, spec); err != nil {
-		return core.Operation{}, err
+	case spec.Checkpoint != "":
+		in = m.ofCheckpoint(p, spec)
+	default:
+		if in, err = m.ofImage(p, spec); err != nil {
+			return core.Operation{}, err
+		}
 	}
 	record := in.record
 	in.record = func(tx store.Tx, op *core.Operation) error {

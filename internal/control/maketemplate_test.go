@@ -264,7 +264,7 @@ func TestCreateTemplateRefuses(t *testing.T) {
 		"tags":          {core.TemplateSpec{Name: "app", Image: image("app"), Tags: strings.Split(strings.Repeat("a,", 17), ",")}, core.CodeInvalid, "tags"},
 		"no source":     {core.TemplateSpec{Name: "app"}, core.CodeInvalid, "from_image"},
 		"two sources":   {core.TemplateSpec{Name: "app", Image: image("app"), Sandbox: "lab"}, core.CodeInvalid, "from_image"},
-		"checkpoint":    {core.TemplateSpec{Name: "app", Checkpoint: "c"}, core.CodeUnsupported, "from_checkpoint"},
+		"checkpoint":    {core.TemplateSpec{Name: "app", Checkpoint: "c"}, core.CodeNotFound, ""},
 		"no upload":     {core.TemplateSpec{Name: "app", Upload: core.UploadID(core.NewID())}, core.CodeNotFound, ""},
 		"no sandbox":    {core.TemplateSpec{Name: "app", Sandbox: "nobody"}, core.CodeNotFound, ""},
 		"stray user":    {core.TemplateSpec{Name: "app", Sandbox: "lab", Image: core.ImageSource{Username: "u"}}, core.CodeInvalid, "username"},

@@ -87,7 +87,8 @@ const maxQuota = int64(1) << 60
 func (l Limits) checkQuota(q core.Quota) error {
 	for name, n := range map[string]*int64{
 		"sandboxes": q.Sandboxes, "creates_per_minute": q.CreatesPerMinute, "memory_bytes": q.MemoryBytes, "disk_bytes": q.DiskBytes,
-		"templates": q.Templates, "template_bytes": q.TemplateBytes, "keys": q.Keys, "execs": q.Execs, "calls": q.Calls,
+		"templates": q.Templates, "template_bytes": q.TemplateBytes,
+		"checkpoints": q.Checkpoints, "checkpoint_bytes": q.CheckpointBytes, "keys": q.Keys, "execs": q.Execs, "calls": q.Calls,
 		"max_memory_bytes": q.MaxMemoryBytes, "max_disk_bytes": q.MaxDiskBytes,
 	} {
 		if n != nil && (*n < 0 || *n > maxQuota) {

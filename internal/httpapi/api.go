@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -122,10 +123,13 @@ func withDefaults(o Options) Options {
 
 // The operations in groups, so that no type grows without bound.
 type (
-	sandboxAPI   struct{ *API }
-	execAPI      struct{ *API }
-	fileAPI      struct{ *API }
-	templateAPI  struct{ *API }
+	sandboxAPI  struct{ *API }
+	execAPI     struct{ *API }
+	fileAPI     struct{ *API }
+	templateAPI struct{ *API }
+
+	checkpointAPI struct{ *API }
+
 	operationAPI struct{ *API }
 	usageAPI     struct{ *API }
 	keyAPI       struct{ *API }
@@ -138,7 +142,7 @@ func (a *API) operations() map[string]operation {
 	tenants := tenantAPI{a}
 	sandboxes, execs, files, keys, server := sandboxAPI{a}, execAPI{a}, fileAPI{a}, keyAPI{a}, serverAPI{a}
 	templates, long, used := templateAPI{a}, operationAPI{a}, usageAPI{a}
-	return map[string]operation{
+	all := map[string]operation{
 		"createSandboxes":    sandboxes.createSandboxes,
 		"getOrCreateSandbox": sandboxes.getOrCreateSandbox,
 		"createSandbox":      sandboxes.createSandbox,
@@ -213,6 +217,8 @@ func (a *API) operations() map[string]operation {
 		"getOpenAPI":         server.getOpenAPI,
 		"getErrorReference":  server.getErrorReference,
 	}
+	maps.Copy(all, checkpointAPI{a}.operations())
+	return all
 }
 
 // route registers every operation of the document and refuses a document that has another set than the code.

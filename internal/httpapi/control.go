@@ -17,6 +17,7 @@ type Control interface {
 	Sandboxes
 	Files
 	Execs
+	Checkpoints
 	Templates
 	Registries
 	Operations
@@ -86,6 +87,17 @@ type Execs interface {
 	CancelExec(ctx context.Context, p control.Principal, ref string, id core.ExecID) error
 	ResizeExec(ctx context.Context, p control.Principal, ref string, id core.ExecID, rows, cols uint16) error
 	WriteExecStdin(ctx context.Context, p control.Principal, ref string, id core.ExecID, data []byte, end bool) error
+}
+
+// Checkpoints are the use cases on saved states of sandboxes.
+type Checkpoints interface {
+	CreateCheckpoint(ctx context.Context, p control.Principal, ref string, spec core.CheckpointSpec) (core.Checkpoint, error)
+	GetCheckpoint(ctx context.Context, p control.Principal, id core.CheckpointID) (core.Checkpoint, error)
+	ListCheckpoints(ctx context.Context, p control.Principal, q control.CheckpointQuery, page store.Page) ([]core.Checkpoint, string, error)
+	UpdateCheckpoint(ctx context.Context, p control.Principal, id core.CheckpointID, patch control.CheckpointPatch) (core.Checkpoint, error)
+	DeleteCheckpoint(ctx context.Context, p control.Principal, id core.CheckpointID) error
+	// DeleteSandboxWithCheckpoints deletes a sandbox with all of its checkpoints.
+	DeleteSandboxWithCheckpoints(ctx context.Context, p control.Principal, ref string) error
 }
 
 // Templates are the use cases on templates, and on what is uploaded to make them.

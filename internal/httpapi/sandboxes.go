@@ -240,11 +240,11 @@ func (a sandboxAPI) deleteSandbox(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	if err := a.control.DeleteSandbox(r.Context(), r.principal, ref); err != nil {
-		return err
+	remove := a.control.DeleteSandbox
+	if r.flag("checkpoints") {
+		remove = a.control.DeleteSandboxWithCheckpoints
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return noContent(w, remove(r.Context(), r.principal, ref))
 }
 
 func (a sandboxAPI) getSandboxMetrics(w http.ResponseWriter, r *request) error {

@@ -104,7 +104,8 @@ func (a tenantAPI) listAudit(w http.ResponseWriter, r *request) error {
 func decodeQuota(q api.TenantQuota) (core.Quota, error) {
 	out := core.Quota{
 		Sandboxes: q.Sandboxes, CreatesPerMinute: q.CreatesPerMinute, VCPUs: q.VCPUs, MemoryBytes: q.MemoryBytes, DiskBytes: q.DiskBytes,
-		Templates: q.Templates, TemplateBytes: q.TemplateBytes, Keys: q.Keys, Execs: q.Execs, RequestsPerSecond: q.RequestsPerSecond, Calls: q.Calls,
+		Templates: q.Templates, TemplateBytes: q.TemplateBytes,
+		Checkpoints: q.Checkpoints, CheckpointBytes: q.CheckpointBytes, Keys: q.Keys, Execs: q.Execs, RequestsPerSecond: q.RequestsPerSecond, Calls: q.Calls,
 		MaxVCPUs: q.MaxVCPUs, MaxMemoryBytes: q.MaxMemoryBytes, MaxDiskBytes: q.MaxDiskBytes,
 	}
 	if q.MaxTTLSeconds != nil {
@@ -120,7 +121,8 @@ func decodeQuota(q api.TenantQuota) (core.Quota, error) {
 func encodeQuota(q core.Quota) api.TenantQuota {
 	out := api.TenantQuota{
 		Sandboxes: q.Sandboxes, CreatesPerMinute: q.CreatesPerMinute, VCPUs: q.VCPUs, MemoryBytes: q.MemoryBytes, DiskBytes: q.DiskBytes,
-		Templates: q.Templates, TemplateBytes: q.TemplateBytes, Keys: q.Keys, Execs: q.Execs, RequestsPerSecond: q.RequestsPerSecond, Calls: q.Calls,
+		Templates: q.Templates, TemplateBytes: q.TemplateBytes,
+		Checkpoints: q.Checkpoints, CheckpointBytes: q.CheckpointBytes, Keys: q.Keys, Execs: q.Execs, RequestsPerSecond: q.RequestsPerSecond, Calls: q.Calls,
 		MaxVCPUs: q.MaxVCPUs, MaxMemoryBytes: q.MaxMemoryBytes, MaxDiskBytes: q.MaxDiskBytes,
 	}
 	if q.MaxTTL != nil {
@@ -137,7 +139,7 @@ func encodeTenant(t control.TenantState) api.Tenant {
 		Quota: encodeQuota(t.Quota), Limits: encodeQuota(t.Limits), CreatedAt: t.CreatedAt,
 		Use: api.TenantUse{
 			Sandboxes: u.Sandboxes, VCPUs: u.VCPUs, MemoryBytes: u.MemoryBytes, DiskBytes: u.DiskBytes, Templates: u.Templates,
-			TemplateBytes: u.TemplateBytes, Keys: u.Keys, Execs: u.Execs,
+			TemplateBytes: u.TemplateBytes, Checkpoints: u.Checkpoints, CheckpointBytes: u.CheckpointBytes, Keys: u.Keys, Execs: u.Execs,
 		},
 	}
 }

@@ -60,6 +60,12 @@ func (n *emptyNode) CaptureTemplate(_ context.Context, _ core.TemplateID, from c
 	return core.CapturedTree{}, n.asked(from.Sandbox)
 }
 
+func (n *emptyNode) Checkpoint(_ context.Context, _ core.CheckpointID, from core.SandboxID) (core.CheckpointTree, error) {
+	return core.CheckpointTree{}, n.asked(from)
+}
+
+func (*emptyNode) DeleteCheckpoint(context.Context, core.CheckpointID) error { return nil }
+
 func (*emptyNode) DeleteTemplate(context.Context, core.TemplateID) error { return nil }
 
 func (n *emptyNode) Metrics(_ context.Context, id core.SandboxID) (core.SandboxMetrics, error) {
@@ -73,7 +79,7 @@ const mine = core.SandboxID("s000000000000000000001")
 var theirs = map[string][]string{
 	"sandbox": {"s000000000000000000002", "their-sandbox"}, "exec": {"e000000000000000000002"}, "key": {"k000000000000000000002"},
 	"template": {"t000000000000000000002", "their-template"}, "operation": {"o000000000000000000002"}, "upload": {"u000000000000000000002"}, "tenant": {"b", "their-tenant"},
-	"registry": {"their-registry.example:5000"},
+	"checkpoint": {"c000000000000000000002"}, "registry": {"their-registry.example:5000"},
 }
 
 // nobodys is an id that nothing has.
@@ -104,6 +110,9 @@ func routes() map[string]route {
 		"untagTemplate": own, "deleteUpload": own, "listRegistries": own, "getRegistry": own, "deleteRegistry": own,
 		"putRegistry":  {body: `{"username":"u","password":"p"}`, name: "new.example"},
 		"createUpload": {body: "x", header: http.Header{"Content-Type": {"application/octet-stream"}}},
+
+		"createCheckpoint": named(`{}`), "listSandboxCheckpoints": own, "getCheckpoint": own, "deleteCheckpoint": own,
+		"updateCheckpoint": named(`{"comment":"mine"}`), "listCheckpoints": {query: "sandbox=REF", ref: "sandbox"},
 
 		"createSandboxes":    {body: `{"sandboxes":[{"template":"REF"}]}`, ref: "template"},
 		"getOrCreateSandbox": {body: `{"template":"REF"}`, ref: "template", name: "new"},
@@ -201,6 +210,10 @@ func fillApart(tx store.Tx) error {
 		tx.PutSandbox(sandbox(string(mine), "mine", "a", "base")),
 		tx.PutSandbox(sandbox(theirs["sandbox"][0], "their-sandbox", "b", theirs["template"][0])),
 		tx.PutRegistryLogin(core.RegistryLogin{Tenant: "b", Host: theirs["registry"][0], Username: "their-user", Sealed: []byte{1}, CreatedAt: now, UpdatedAt: now}),
+		tx.PutCheckpoint(core.Checkpoint{
+			ID: core.CheckpointID(theirs["checkpoint"][0]), Tenant: "b", Sandbox: core.SandboxID(theirs["sandbox"][0]), Kind: core.CheckpointDisk,
+			State: core.CheckpointReady, Cause: core.CauseCall, Comment: "their-comment", CreatedAt: now, Labels: map[string]string{"secret": "their-label"},
+		}),
 		tx.PutExec(core.Exec{ID: core.ExecID(theirs["exec"][0]), Sandbox: core.SandboxID(theirs["sandbox"][0]), StartedAt: now}),
 		tx.PutOperation(core.Operation{
 			ID: core.OperationID(theirs["operation"][0]), Tenant: "b", Kind: "import", State: core.OperationRunning, CreatedAt: now,

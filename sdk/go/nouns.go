@@ -52,6 +52,12 @@ type (
 	Event = api.Event
 	// EventList is some events.
 	EventList = api.EventList
+	// Checkpoint is the saved state of a sandbox at one moment.
+	Checkpoint = api.Checkpoint
+	// CreateCheckpointRequest says what to save; its zero value takes every default.
+	CreateCheckpointRequest = api.CreateCheckpointRequest
+	// UpdateCheckpointRequest says what to change of a checkpoint; a nil field stays as it is.
+	UpdateCheckpointRequest = api.UpdateCheckpointRequest
 	// Template is one immutable version of what sandboxes start from.
 	Template = api.Template
 	// CreateTemplateRequest says what template to make.

@@ -153,6 +153,15 @@ func (s Sandboxes) Wake(ctx context.Context, ref string) (Sandbox, error) {
 	return out, s.call(ctx, http.MethodPost, ref, "/wake", nil, &out)
 }
 
+// DeleteWithCheckpoints deletes a sandbox and all of its checkpoints.
+func (s Sandboxes) DeleteWithCheckpoints(ctx context.Context, ref string) error {
+	p, err := path("v1", "sandboxes", ref)
+	if err != nil {
+		return err
+	}
+	return s.c.do(ctx, call{method: http.MethodDelete, path: p, query: url.Values{"checkpoints": {"true"}}}, nil)
+}
+
 // Metrics returns what a running sandbox uses.
 func (s Sandboxes) Metrics(ctx context.Context, ref string) (SandboxMetrics, error) {
 	var out SandboxMetrics
