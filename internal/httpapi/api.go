@@ -141,7 +141,7 @@ type (
 func (a *API) operations() map[string]operation {
 	tenants := tenantAPI{a}
 	sandboxes, execs, files, keys, server := sandboxAPI{a}, execAPI{a}, fileAPI{a}, keyAPI{a}, serverAPI{a}
-	templates, long, used := templateAPI{a}, operationAPI{a}, usageAPI{a}
+	long, used := operationAPI{a}, usageAPI{a}
 	all := map[string]operation{
 		"createSandboxes":    sandboxes.createSandboxes,
 		"getOrCreateSandbox": sandboxes.getOrCreateSandbox,
@@ -183,18 +183,6 @@ func (a *API) operations() map[string]operation {
 		"listSandboxEvents":  sandboxes.listEvents,
 		"getUsage":           used.getUsage,
 		"listEvents":         sandboxes.listEvents,
-		"createTemplate":     templates.createTemplate,
-		"listTemplates":      templates.listTemplates,
-		"getTemplate":        templates.getTemplate,
-		"deleteTemplate":     templates.deleteTemplate,
-		"tagTemplate":        templates.tagTemplate,
-		"untagTemplate":      templates.untagTemplate,
-		"createUpload":       templates.createUpload,
-		"deleteUpload":       templates.deleteUpload,
-		"listRegistries":     templates.listRegistries,
-		"getRegistry":        templates.getRegistry,
-		"putRegistry":        templates.putRegistry,
-		"deleteRegistry":     templates.deleteRegistry,
 		"listOperations":     long.listOperations,
 		"getOperation":       long.getOperation,
 		"cancelOperation":    long.cancelOperation,
@@ -217,6 +205,7 @@ func (a *API) operations() map[string]operation {
 		"getOpenAPI":         server.getOpenAPI,
 		"getErrorReference":  server.getErrorReference,
 	}
+	maps.Copy(all, templateAPI{a}.operations())
 	maps.Copy(all, checkpointAPI{a}.operations())
 	return all
 }

@@ -11,6 +11,24 @@ import (
 	"shoal/internal/store"
 )
 
+// operations are those on templates, and on what is needed to make them.
+func (a templateAPI) operations() map[string]operation {
+	return map[string]operation{
+		"createTemplate": a.createTemplate,
+		"listTemplates":  a.listTemplates,
+		"getTemplate":    a.getTemplate,
+		"deleteTemplate": a.deleteTemplate,
+		"tagTemplate":    a.tagTemplate,
+		"untagTemplate":  a.untagTemplate,
+		"createUpload":   a.createUpload,
+		"deleteUpload":   a.deleteUpload,
+		"listRegistries": a.listRegistries,
+		"getRegistry":    a.getRegistry,
+		"putRegistry":    a.putRegistry,
+		"deleteRegistry": a.deleteRegistry,
+	}
+}
+
 func (a templateAPI) createTemplate(w http.ResponseWriter, r *request) error {
 	var body api.CreateTemplateRequest
 	if err := decodeBody(w, r, &body); err != nil {
