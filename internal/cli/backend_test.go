@@ -205,6 +205,9 @@ func (m *machine) Reserve(context.Context, core.SandboxID, core.Resources) error
 	return nil
 }
 
+// ReserveAll finds room for all.
+func (m *machine) ReserveAll(context.Context, []core.SandboxID, core.Resources) error { return nil }
+
 // Resize refuses memory that the metrics say is in use.
 func (m *machine) Resize(_ context.Context, _ core.SandboxID, r core.Resources, _ bool) error {
 	if r.MemoryBytes < 65<<20 {

@@ -11,7 +11,8 @@ import (
 // ofSandbox is the making of a template of a sandbox's files. It is not gone on with after a restart: the files would be others by then.
 func (m *making) ofSandbox(p Principal, spec core.TemplateSpec) intended {
 	var sb core.Sandbox
-	var base core.Template
+	var config core.TemplateConfig
+	var name string
 	rec := m.draft(p, spec)
 	in := makeIntent{Tags: spec.Tags, Config: spec.Config}
 	return intended{
@@ -23,13 +24,13 @@ func (m *making) ofSandbox(p Principal, spec core.TemplateSpec) intended {
 			if err := hasFiles(sb); err != nil {
 				return err
 			}
-			if base, err = tx.TemplateByID(sb.Template); err != nil {
+			if config, name, err = namedConfigOf(tx, sb); err != nil {
 				return err
 			}
 			return m.record(tx, p, rec, op, map[string]string{"from_sandbox": string(sb.ID)})
 		},
 		do: func(ctx context.Context, op core.Operation, report func(core.OperationProgress)) (workResult, error) {
-			return m.captured(ctx, op, in, sourceOf{sb.ID, base}, report)
+			return m.captured(ctx, op, in, sourceOf{sb.ID, name, config}, report)
 		},
 	}
 }
@@ -72,8 +73,9 @@ func (m *making) ofCheckpoint(p Principal, spec core.TemplateSpec) intended {
 
 // sourceOf is the sandbox that a template is made of, and what that started from.
 type sourceOf struct {
-	sandbox core.SandboxID
-	base    core.Template
+	sandbox  core.SandboxID
+	template string
+	config   core.TemplateConfig
 }
 
 // hasFiles refuses a sandbox whose files are not all there.
@@ -113,8 +115,8 @@ func (m *making) captured(
 		return workResult{}, inTime(ctx, err)
 	}
 	return m.made(op, in, BuiltTemplate{
-		Source:   "sandbox " + string(from.sandbox) + " of " + from.base.Ref(),
+		Source:   "sandbox " + string(from.sandbox) + " of " + from.template,
 		Packages: tree.Packages,
-		Config:   in.Config.Apply(from.base.Config),
+		Config:   in.Config.Apply(from.config),
 	}, tree.TreeInfo), nil
 }

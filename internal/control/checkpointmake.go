@@ -149,16 +149,6 @@ func (c *checkpoints) record(ctx context.Context, want checkpointing) (rec core.
 	return rec, err
 }
 
-// configOf is the config of a sandbox's template, or if that is gone the one that its files came with.
-func configOf(r store.Reader, sb core.Sandbox) (core.TemplateConfig, error) {
-	tmpl, err := r.TemplateByID(sb.Template)
-	if core.IsCode(err, core.CodeNotFound) && sb.Head != "" {
-		head, err := r.CheckpointByID(sb.Head)
-		return head.Config, err
-	}
-	return tmpl.Config, err
-}
-
 // commit makes the checkpoint ready, and the head of its sandbox.
 func (c *checkpoints) commit(ctx context.Context, rec core.Checkpoint, actor core.Actor) (core.Checkpoint, error) {
 	made := rec

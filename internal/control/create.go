@@ -17,6 +17,11 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 	if err != nil {
 		return core.Sandbox{}, err
 	}
+	saved, err := s.origins.checkpoint(ctx, p, spec)
+	if err != nil {
+		return core.Sandbox{}, err
+	}
+	spec.Resources = limits.inherit(spec.Resources, saved.Resources)
 	spec, ttl, err := limits.apply(spec, now)
 	if err == nil {
 		spec.Labels, err = p.labeled(spec.Labels)
@@ -24,11 +29,11 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 	if err != nil {
 		return core.Sandbox{}, err
 	}
-	tmpl, err := s.templates.ready(ctx, p.Tenant, spec.Template)
+	from, err := s.origins.of(ctx, p, spec, saved)
 	if err != nil {
 		return core.Sandbox{}, err
 	}
-	sb := newSandbox(p, spec, tmpl, s.nodeID, now)
+	sb := newSandbox(p, spec, from, s.nodeID, now)
 	if ttl > 0 {
 		sb.ExpiresAt = now.Add(ttl)
 	}
@@ -47,7 +52,7 @@ func (s *Service) createSandbox(ctx context.Context, p Principal, spec core.Sand
 	}
 	s.waiters.wake(p.Tenant)
 	if err = failpoint.Hit(failpoint.ControlCreateRecorded); err == nil {
-		err = s.makeInTurn(cmd, nodeSpec(sb, tmpl))
+		err = s.makeInTurn(cmd, nodeSpec(sb, from.config))
 	}
 	if err == nil {
 		err = failpoint.Hit(failpoint.ControlCreateNodeDone)
@@ -84,24 +89,26 @@ func (d *deps) makeInTurn(ctx context.Context, spec core.NodeSpec) error {
 	return d.node.Create(ctx, spec)
 }
 
-func newSandbox(p Principal, spec core.SandboxSpec, tmpl core.Template, node core.NodeID, now time.Time) core.Sandbox {
-	return core.Sandbox{
-		ID: core.SandboxID(core.NewID()), Tenant: p.Tenant, Name: spec.Name, Template: tmpl.ID, TemplateName: tmpl.Name,
+func newSandbox(p Principal, spec core.SandboxSpec, from origin, node core.NodeID, now time.Time) core.Sandbox {
+	sb := core.Sandbox{
+		ID: core.SandboxID(core.NewID()), Tenant: p.Tenant, Name: spec.Name,
 		State: core.StateCreating, StateSince: now, Operation: core.OpCreate, OperationSince: now, Incarnation: 1, Node: node, Epoch: 1,
 		Persistent: spec.Persistent, Resources: spec.Resources, Env: spec.Env, Labels: spec.Labels, CreatedAt: now,
 		Idle: spec.Idle, OnIdle: spec.OnIdle, Rules: spec.Rules,
 	}
+	from.mark(&sb)
+	return sb
 }
 
 // nodeSpec is what the node is told: always made anew from the records.
-func nodeSpec(sb core.Sandbox, tmpl core.Template) core.NodeSpec {
+func nodeSpec(sb core.Sandbox, config core.TemplateConfig) core.NodeSpec {
 	hostname := sb.Name
 	if hostname == "" {
 		hostname = string(sb.ID)
 	}
 	return core.NodeSpec{
 		Sandbox: sb.ID, Tenant: sb.Tenant, Incarnation: sb.Incarnation, Epoch: sb.Epoch, Template: sb.Template,
-		Config: tmpl.Config, Hostname: hostname, Resources: sb.Resources, Env: sb.Env,
+		Source: treeOf(sb), Config: config, Hostname: hostname, Resources: sb.Resources, Env: sb.Env,
 	}
 }
 
@@ -110,15 +117,6 @@ type creation struct {
 	*deps
 	removal *removal
 	usage   *usage
-}
-
-// stillReady refuses a template that was deleted since it was looked up: from here on the sandbox's record holds it.
-func stillReady(r store.Reader, id core.TemplateID) error {
-	t, err := r.TemplateByID(id)
-	if core.IsCode(err, core.CodeNotFound) || err == nil && t.State != core.TemplateReady {
-		return &core.Error{Code: core.CodeNotFound, Field: "template", Message: "the template was deleted meanwhile"}
-	}
-	return err
 }
 
 // reserve has the node promise what a sandbox needs. Whoever is over the quota is refused before that, so that a tenant who may have no
@@ -137,7 +135,7 @@ func (c *creation) record(ctx context.Context, p Principal, sb core.Sandbox, tur
 		if err := c.quotas.take(tx, sb.Tenant, sb.CreatedAt, sb.Resources); err != nil {
 			return err
 		}
-		if err := stillReady(tx, sb.Template); err != nil {
+		if err := stillThere(tx, sb); err != nil {
 			return err
 		}
 		if err := tx.PutSandbox(sb); err != nil {
@@ -146,8 +144,20 @@ func (c *creation) record(ctx context.Context, p Principal, sb core.Sandbox, tur
 		if err := turn.record(tx, sb.ID, ""); err != nil {
 			return err
 		}
-		return tellEvent(tx, sb, core.EventSandboxCreating, p.Actor, sb.CreatedAt, map[string]string{"template": sb.TemplateName})
+		return tellEvent(tx, sb, core.EventSandboxCreating, p.Actor, sb.CreatedAt, startFacts(sb))
 	})
+}
+
+// startFacts are what the event of a create says of where the sandbox comes from.
+func startFacts(sb core.Sandbox) map[string]string {
+	facts := map[string]string{"template": sb.TemplateName}
+	if sb.Source != "" {
+		facts["from_checkpoint"] = string(sb.Source)
+	}
+	if sb.Parent != "" {
+		facts["parent"] = string(sb.Parent)
+	}
+	return facts
 }
 
 // commit makes the sandbox running, unless a delete has come first.

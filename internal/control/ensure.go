@@ -28,6 +28,9 @@ func (x *ensures) GetOrCreateSandbox(
 	if err := core.CheckName("name", name); err != nil {
 		return sb, false, err
 	}
+	if err := checkOrigin(spec); err != nil {
+		return sb, false, err
+	}
 	spec.Name = name
 	// A name may be taken by a sandbox that the caller doesn't see: then it is never found, and never free.
 	for unseen := 0; ; {
@@ -91,6 +94,7 @@ func suits(sb core.Sandbox, spec core.SandboxSpec) error {
 		differs bool
 	}{
 		{"template", spec.Template != "" && spec.Template != sb.TemplateName && spec.Template != string(sb.Template)},
+		{"from_checkpoint", spec.From != "" && spec.From != sb.Source},
 		{"persistent", spec.Persistent && !sb.Persistent},
 		{"vcpus", want.VCPUs != 0 && want.VCPUs != have.VCPUs},
 		{"memory_bytes", want.MemoryBytes != 0 && want.MemoryBytes != have.MemoryBytes},

@@ -44,9 +44,10 @@ func (s *starter) resolved(ctx context.Context, sb core.Sandbox, spec core.ExecS
 	if !spec.Entrypoint {
 		return spec, nil
 	}
-	var tmpl core.Template
+	var config core.TemplateConfig
+	var name string
 	err := s.store.View(ctx, func(r store.Reader) (err error) {
-		tmpl, err = r.TemplateByID(sb.Template)
+		config, name, err = namedConfigOf(r, sb)
 		return err
 	})
 	if err != nil {
@@ -54,11 +55,11 @@ func (s *starter) resolved(ctx context.Context, sb core.Sandbox, spec core.ExecS
 	}
 	args := spec.Cmd
 	if len(args) == 0 {
-		args = tmpl.Config.Cmd
+		args = config.Cmd
 	}
-	spec.Cmd, spec.Entrypoint = slices.Concat(tmpl.Config.Entrypoint, args), false
+	spec.Cmd, spec.Entrypoint = slices.Concat(config.Entrypoint, args), false
 	if len(spec.Cmd) == 0 {
-		return spec, core.Invalid("entrypoint", "the template %s says nothing of what to run: say a command", tmpl.Ref())
+		return spec, core.Invalid("entrypoint", "the template %s says nothing of what to run: say a command", name)
 	}
 	return spec, checkExec(spec)
 }

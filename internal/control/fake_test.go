@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -141,6 +142,18 @@ func (n *node) Reserve(_ context.Context, id core.SandboxID, r core.Resources) e
 	return nil
 }
 
+func (n *node) ReserveAll(_ context.Context, ids []core.SandboxID, each core.Resources) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if fit := n.max - len(n.reserved); len(ids) > fit {
+		return &core.Error{Code: core.CodeExhausted, Message: fmt.Sprintf("full: %d of them would fit", fit), RetryAfter: time.Second}
+	}
+	for _, id := range ids {
+		n.reserved[id] = each
+	}
+	return nil
+}
+
 func (n *node) Resize(ctx context.Context, id core.SandboxID, r core.Resources, force bool) error {
 	if n.onResize != nil {
 		if err := n.onResize(ctx, r, force); err != nil {
@@ -174,6 +187,12 @@ func (n *node) Create(ctx context.Context, spec core.NodeSpec) error {
 		return core.Wrap(core.CodeCanceled, ctx.Err(), "canceled")
 	}
 	n.mu.Lock()
+	if from := spec.Source.Checkpoint; from != "" {
+		if _, ok := n.checkpoints[from]; !ok {
+			n.mu.Unlock()
+			return core.Errorf(core.CodeNotFound, "the checkpoint was deleted meanwhile")
+		}
+	}
 	n.running[spec.Sandbox] = spec
 	n.guests[spec.Sandbox] = newGuest()
 	n.mu.Unlock()

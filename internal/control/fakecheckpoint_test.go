@@ -62,3 +62,10 @@ func (n *node) write(bytes int64) {
 	defer n.mu.Unlock()
 	n.written += bytes
 }
+
+// promised is how many sandboxes have a reservation.
+func (n *node) promised() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.reserved)
+}

@@ -59,7 +59,7 @@ func (l Limits) apply(spec core.SandboxSpec, now time.Time) (_ core.SandboxSpec,
 			return spec, 0, err
 		}
 	}
-	if spec.Template == "" {
+	if spec.Template == "" && spec.From == "" {
 		spec.Template = l.DefaultTemplate
 	}
 	if spec, ttl, err = l.lifecycle(spec, now); err != nil {

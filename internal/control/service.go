@@ -85,6 +85,7 @@ type Service struct {
 	access     *access
 	nodeID     core.NodeID
 	templates  *templates
+	origins    *origins
 	creation   *creation
 	removal    *removal
 	records    *execRecords
@@ -173,6 +174,7 @@ func New(cfg Config) *Service {
 // addTemplates adds the parts that make and keep templates.
 func (s *Service) addTemplates(cfg Config) {
 	s.templates = &templates{deps: s.deps, build: cfg.Build, names: cfg.Bootstrap, underWay: s.operations.underWay}
+	s.origins = &origins{deps: s.deps, templates: s.templates}
 	s.keeping = &keeping{s.deps}
 	s.registryLogins = &registryLogins{deps: s.deps, vault: cfg.Vault}
 	s.making = &making{

@@ -43,14 +43,14 @@ func (x *waking) wake(ctx context.Context, p Principal, id core.SandboxID) (core
 	if err != nil || sb.State == core.StateRunning {
 		return sb, err
 	}
-	sb, tmpl, err := x.record(ctx, p, id)
+	sb, config, err := x.record(ctx, p, id)
 	if err != nil {
 		x.node.Release(id)
 		return sb, err
 	}
 	x.waiters.wake(sb.Tenant)
 	if err = failpoint.Hit(failpoint.ControlWakeRecorded); err == nil {
-		err = x.wakeInTurn(ctx, nodeSpec(sb, tmpl))
+		err = x.wakeInTurn(ctx, nodeSpec(sb, config))
 	}
 	if err == nil {
 		err = failpoint.Hit(failpoint.ControlWakeNodeDone)
@@ -108,13 +108,13 @@ func (x *waking) check(r store.Reader, p Principal, id core.SandboxID) (core.San
 }
 
 // record makes the intent durable.
-func (x *waking) record(ctx context.Context, p Principal, id core.SandboxID) (sb core.Sandbox, tmpl core.Template, err error) {
+func (x *waking) record(ctx context.Context, p Principal, id core.SandboxID) (sb core.Sandbox, config core.TemplateConfig, err error) {
 	now := x.clock.Now()
 	err = x.store.Update(context.WithoutCancel(ctx), func(tx store.Tx) error {
 		if sb, err = x.check(tx, p, id); err != nil {
 			return err
 		}
-		if tmpl, err = tx.TemplateByID(sb.Template); err != nil {
+		if config, err = configOf(tx, sb); err != nil {
 			return err
 		}
 		sb.Incarnation++
@@ -124,7 +124,7 @@ func (x *waking) record(ctx context.Context, p Principal, id core.SandboxID) (sb
 		}
 		return appendEvent(tx, sb, core.EventSandboxWaking, p.Actor, now, nil)
 	})
-	return sb, tmpl, err
+	return sb, config, err
 }
 
 // wakeInTurn has the node wake a sandbox when there is a place for it.

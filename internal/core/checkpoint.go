@@ -98,10 +98,11 @@ type CheckpointTree struct {
 	Held time.Duration
 }
 
-// TreeSource is what a tree is made of: a sandbox's files as they are, or those of a checkpoint. One of them is set.
+// TreeSource is what a tree is made of: a sandbox's files as they are, or those of a checkpoint or a template. One of them is set.
 type TreeSource struct {
 	Sandbox    SandboxID
 	Checkpoint CheckpointID
+	Template   TemplateID
 }
 
 // The events of checkpoints. Their data name the checkpoint's id, its parent's and why there is one.

@@ -29,11 +29,14 @@ type NodeSpec struct {
 	Tenant      TenantID
 	Incarnation int64
 	Epoch       int64
-	Template    TemplateID
-	Config      TemplateConfig
-	Hostname    string
-	Resources   Resources
-	Env         map[string]string
+	// Template is the one that it descends from, which may be gone.
+	Template TemplateID
+	// Source is what a new tree is made of: a template or a checkpoint.
+	Source    TreeSource
+	Config    TemplateConfig
+	Hostname  string
+	Resources Resources
+	Env       map[string]string
 }
 
 // NodeSandbox is a sandbox as a node finds it: what exists, not what is wanted.
@@ -76,9 +79,12 @@ type Node interface {
 	// Reserve promises resources to a sandbox, atomically: either all of it or an exhausted error and nothing. A second
 	// reservation by the same sandbox replaces the first.
 	Reserve(ctx context.Context, id SandboxID, r Resources) error
+	// ReserveAll promises the same resources to each of several sandboxes that have none, to all or to none. What doesn't fit is exhausted,
+	// and says how many would.
+	ReserveAll(ctx context.Context, ids []SandboxID, each Resources) error
 	// Release gives a reservation back. Stop and Delete release by themselves.
 	Release(id SandboxID)
-	// Create clones the template's tree and starts a sandbox whose guest agent has answered. On any error nothing of
+	// Create clones the source's tree and starts a sandbox whose guest agent has answered. On any error nothing of
 	// it is left. It needs a reservation. Canceling ctx undoes what was begun.
 	Create(ctx context.Context, spec NodeSpec) error
 	// Resize changes the limits of a sandbox that runs, all of them or none: on an error those of before hold, and so does the

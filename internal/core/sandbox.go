@@ -69,6 +69,12 @@ type Sandbox struct {
 
 	// Head is the checkpoint that its files descend from; empty if they come from its template.
 	Head CheckpointID
+	// Source is the checkpoint that it started from, which may be gone; empty if that was its template. Config then says how its
+	// processes are started: its template may be gone too.
+	Source CheckpointID
+	Config *TemplateConfig
+	// Parent is the sandbox that it was forked from, which may be gone; empty if there is none.
+	Parent SandboxID
 }
 
 // Begin notes that an operation is under way.
@@ -79,8 +85,10 @@ func (sb *Sandbox) End() { sb.Operation, sb.OperationSince = OpNone, time.Time{}
 
 // SandboxSpec is what a caller asks for at create.
 type SandboxSpec struct {
-	Name       string
-	Template   string
+	Name     string
+	Template string
+	// From is the checkpoint to start from, in place of a template. Limits that are not named are then those that its sandbox had.
+	From       CheckpointID
 	Persistent bool
 	// TTL is the age at which it is deleted; zero means the server's default for an ephemeral one, and none for a persistent
 	// one or one with an idle rule.

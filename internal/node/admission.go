@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -40,15 +41,8 @@ func (a *admission) reserve(ctx context.Context, id core.SandboxID, r core.Resou
 	if a.again(id, r) {
 		return nil
 	}
-	space, err := a.disk.Space(ctx)
-	if ctx.Err() != nil {
-		return interrupted(ctx, ctx.Err(), "the reservation")
-	}
-	if err != nil {
-		return core.Wrap(core.CodeUnavailable, err, "the node can't tell how much disk space it has")
-	}
-	if space.FreeBytes < a.limits.MinDiskFreeBytes {
-		return exhausted("the node's disk is full")
+	if err := a.room(ctx); err != nil {
+		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,6 +54,46 @@ func (a *admission) reserve(ctx context.Context, id core.SandboxID, r core.Resou
 		return exhausted("the node has promised all of its memory")
 	}
 	a.put(id, r)
+	return nil
+}
+
+// room refuses new sandboxes while the disk is full.
+func (a *admission) room(ctx context.Context) error {
+	space, err := a.disk.Space(ctx)
+	if ctx.Err() != nil {
+		return interrupted(ctx, ctx.Err(), "the reservation")
+	}
+	if err != nil {
+		return core.Wrap(core.CodeUnavailable, err, "the node can't tell how much disk space it has")
+	}
+	if space.FreeBytes < a.limits.MinDiskFreeBytes {
+		return exhausted("the node's disk is full")
+	}
+	return nil
+}
+
+// reserveAll reserves as much for each of several sandboxes, or nothing.
+func (a *admission) reserveAll(ctx context.Context, ids []core.SandboxID, each core.Resources) error {
+	if err := a.room(ctx); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	places := max(0, a.limits.MaxSandboxes-len(a.reserved))
+	fit := int64(places)
+	if each.MemoryBytes > 0 {
+		fit = min(fit, max(0, a.limits.MemoryBytes-a.memory)/each.MemoryBytes)
+	}
+	if n := int64(len(ids)); n > fit {
+		what := "the node has not enough memory left"
+		if fit == int64(places) {
+			what = "the node runs almost as many sandboxes as it may"
+		}
+		return exhausted(fmt.Sprintf("%s for %d sandboxes: %d of them would fit", what, n, fit))
+	}
+	for _, id := range ids {
+		a.put(id, each)
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 
@@ -54,6 +55,46 @@ func TestReserve(t *testing.T) {
 	}
 	s.Release(b)
 	s.Release(c)
+	s.wantNothing(t)
+}
+
+// TestReserveAll: all or none, and who is refused learns how many would fit.
+func TestReserveAll(t *testing.T) {
+	h := newHost(t)
+	h.limits = node.Limits{MemoryBytes: 100 * mib, MaxSandboxes: 4, MinDiskFreeBytes: 10 * mib}
+	s := h.open()
+	each := core.Resources{MemoryBytes: 30 * mib}
+	ids := func(n int) (list []core.SandboxID) {
+		for range n {
+			list = append(list, core.SandboxID(core.NewID()))
+		}
+		return list
+	}
+	s.disk.SetSpace(disk.Space{TotalBytes: 100 * mib, FreeBytes: 10*mib - 1})
+	wantExhausted(t, s.ReserveAll(t.Context(), ids(1), each))
+	s.disk.SetSpace(disk.Space{TotalBytes: 100 * mib, FreeBytes: 10 * mib})
+	for _, c := range []struct {
+		n    int
+		each int64
+		fit  string
+	}{{4, 30, ": 3 of them"}, {5, 1, ": 4 of them"}, {2, 101, ": 0 of them"}} {
+		err := s.ReserveAll(t.Context(), ids(c.n), core.Resources{MemoryBytes: c.each * mib})
+		wantExhausted(t, err)
+		if !strings.Contains(err.Error(), c.fit) {
+			t.Errorf("%d of %d MiB: %v, want it to say %q", c.n, c.each, err, c.fit)
+		}
+	}
+	s.wantNothing(t)
+	three := ids(3)
+	if err := s.ReserveAll(t.Context(), three, each); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.trace(t); got != (trace{reserved: 3, memory: 90 * mib}) {
+		t.Errorf("afterwards: %+v", got)
+	}
+	for _, id := range three {
+		s.Release(id)
+	}
 	s.wantNothing(t)
 }
 

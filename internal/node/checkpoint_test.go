@@ -257,3 +257,49 @@ func TestCheckpointInTurn(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCreateFromCheckpoint: the files are the checkpoint's, which can't go while they are cloned, and nothing is left of a create from one
+// that is gone.
+func TestCreateFromCheckpoint(t *testing.T) {
+	s := start(t)
+	source := s.create(t)
+	s.work(t, source.Sandbox)
+	if _, err := s.Checkpoint(t.Context(), saved, source.Sandbox); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(t.Context(), source.Sandbox); err != nil {
+		t.Fatal(err)
+	}
+	spec := s.reserve(t)
+	spec.Source = core.TreeSource{Checkpoint: saved}
+	gone := make(chan error, 1)
+	s.disk.SetHook(func(_ context.Context, c diskfake.Call) error {
+		if c.Op == diskfake.OpClone {
+			go func() { gone <- s.DeleteCheckpoint(context.WithoutCancel(t.Context()), saved) }()
+		}
+		return nil
+	})
+	if err := s.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	s.disk.SetHook(nil)
+	if err := <-gone; err != nil || s.hasCheckpoint(t) {
+		t.Errorf("the checkpoint is not gone: %v", err)
+	}
+	path, err := s.disk.Path(disk.Ref{Kind: disk.KindSandbox, ID: string(spec.Sandbox)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(path, "result")); err != nil || string(got) != "42" {
+		t.Errorf("the sandbox has %q, %v", got, err)
+	}
+	if err := s.Delete(t.Context(), spec.Sandbox); err != nil {
+		t.Fatal(err)
+	}
+	again := s.reserve(t)
+	again.Source = spec.Source
+	if err := s.Create(t.Context(), again); !core.IsCode(err, core.CodeNotFound) {
+		t.Errorf("from one that is gone: %v", err)
+	}
+	s.wantNothing(t)
+}

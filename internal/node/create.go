@@ -16,7 +16,7 @@ import (
 // undoTimeout bounds the removal of what a failed create has begun; what it can't remove in time, Sweep removes.
 const undoTimeout = 30 * time.Second
 
-// Create clones the template's tree and starts a sandbox whose guest agent has answered.
+// Create clones its source's tree and starts a sandbox whose guest agent has answered.
 func (n *Node) Create(ctx context.Context, spec core.NodeSpec) error {
 	done, err := n.turns.take(ctx, spec.Sandbox)
 	if err != nil {
@@ -32,7 +32,7 @@ func (n *Node) Create(ctx context.Context, spec core.NodeSpec) error {
 	}
 	defer n.machines.beginStart(spec.Sandbox, spec.Incarnation)()
 	err = n.launch(ctx, spec, launch{
-		phase: phaseCreating, tree: cloneTemplate, journaled: failpoint.NodeCreateJournaled, hasTree: failpoint.NodeCreateCloned,
+		phase: phaseCreating, tree: n.newTree, journaled: failpoint.NodeCreateJournaled, hasTree: failpoint.NodeCreateCloned,
 		attached: failpoint.NodeCreateAttached, runDir: failpoint.NodeCreateRunDir, isolated: failpoint.NodeCreateIsolated,
 		started: failpoint.NodeCreateStarted, configured: failpoint.NodeCreateConfigured, ready: failpoint.NodeCreateReady,
 	})

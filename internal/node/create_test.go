@@ -116,7 +116,7 @@ func TestCreateFails(t *testing.T) {
 			s.host.blockJournal(t, spec.Sandbox)
 		}, core.CodeInternal},
 		"no template": {func(_ *testing.T, _ *server, spec *core.NodeSpec) {
-			spec.Template = core.TemplateID(core.NewID())
+			spec.Source.Template = core.TemplateID(core.NewID())
 		}, core.CodeNotFound},
 		"clone": {func(_ *testing.T, s *server, _ *core.NodeSpec) { s.disk.Fail(diskfake.OpClone, errBroken) }, core.CodeInternal},
 		"attach": {func(_ *testing.T, s *server, _ *core.NodeSpec) {

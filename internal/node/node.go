@@ -125,6 +125,11 @@ func (n *Node) Reserve(ctx context.Context, id core.SandboxID, r core.Resources)
 	return n.admission.reserve(ctx, id, r)
 }
 
+// ReserveAll promises the same resources to each of several sandboxes.
+func (n *Node) ReserveAll(ctx context.Context, ids []core.SandboxID, each core.Resources) error {
+	return n.admission.reserveAll(ctx, ids, each)
+}
+
 // Release gives a reservation back.
 func (n *Node) Release(id core.SandboxID) { n.admission.release(id) }
 

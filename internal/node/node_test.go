@@ -203,6 +203,7 @@ func (s *server) restart() *server {
 
 func newSpec() core.NodeSpec {
 	return core.NodeSpec{
+		Source:  core.TreeSource{Template: template},
 		Sandbox: core.SandboxID(core.NewID()), Tenant: "tenant", Incarnation: 1, Epoch: 3, Template: template, Hostname: "box",
 		Resources: core.Resources{MemoryBytes: 64 * mib, VCPUs: 1},
 	}

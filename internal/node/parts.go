@@ -34,10 +34,17 @@ func (n *Node) beginParts(ctx context.Context, spec core.NodeSpec, l launch) *pa
 	return p
 }
 
-// cloneTemplate makes a new sandbox's tree.
-func cloneTemplate(ctx context.Context, d disk.Driver, spec core.NodeSpec) (string, error) {
+// newTree makes a new sandbox's tree, of a template or a checkpoint.
+func (n *Node) newTree(ctx context.Context, d disk.Driver, spec core.NodeSpec) (string, error) {
 	opts := disk.CloneOptions{LimitBytes: spec.Resources.DiskBytes}
-	root, err := d.Clone(ctx, templateTree(spec.Template), sandboxTree(spec.Sandbox), opts)
+	if from := spec.Source.Checkpoint; from != "" {
+		root, err := n.cloneCheckpoint(ctx, from, sandboxTree(spec.Sandbox), opts)
+		if core.IsCode(err, core.CodeNotFound) {
+			err = core.Wrap(core.CodeNotFound, err, "the checkpoint was deleted meanwhile")
+		}
+		return root, err
+	}
+	root, err := d.Clone(ctx, templateTree(spec.Source.Template), sandboxTree(spec.Sandbox), opts)
 	if err != nil {
 		return "", fmt.Errorf("clone template: %w", err)
 	}

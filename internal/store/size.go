@@ -12,6 +12,9 @@ const perText = 16
 // SandboxSize returns how much text a sandbox holds that its caller chose.
 func SandboxSize(b core.Sandbox) int {
 	n := textSize(b.Name, b.TemplateName, b.Failure) + mapSize(b.Env) + mapSize(b.Labels)
+	if b.Config != nil {
+		n += configSize(*b.Config)
+	}
 	for _, r := range b.Rules {
 		n += textSize(string(r.On), string(r.State), string(r.Action))
 	}
@@ -20,9 +23,7 @@ func SandboxSize(b core.Sandbox) int {
 
 // TemplateSize returns how much text a template holds.
 func TemplateSize(t core.Template) int {
-	n := textSize(t.Name, t.Source, t.Progress, t.Failure, t.Config.User, t.Config.Workdir) +
-		mapSize(t.Config.Env) + mapSize(t.Config.Labels) + textSize(t.Config.Entrypoint...) + textSize(t.Config.Cmd...) +
-		textSize(t.Config.Ports...) + textSize(t.Tags...)
+	n := textSize(t.Name, t.Source, t.Progress, t.Failure) + configSize(t.Config) + textSize(t.Tags...)
 	for _, p := range t.Packages {
 		n += textSize(p.Name, p.Version)
 	}
@@ -31,9 +32,11 @@ func TemplateSize(t core.Template) int {
 
 // CheckpointSize returns how much text a checkpoint holds.
 func CheckpointSize(c core.Checkpoint) int {
-	return textSize(c.Comment, c.TemplateName, c.Config.User, c.Config.Workdir) + mapSize(c.Labels) +
-		mapSize(c.Config.Env) + mapSize(c.Config.Labels) + textSize(c.Config.Entrypoint...) + textSize(c.Config.Cmd...) +
-		textSize(c.Config.Ports...)
+	return textSize(c.Comment, c.TemplateName) + mapSize(c.Labels) + configSize(c.Config)
+}
+
+func configSize(c core.TemplateConfig) int {
+	return textSize(c.User, c.Workdir) + mapSize(c.Env) + mapSize(c.Labels) + textSize(c.Entrypoint...) + textSize(c.Cmd...) + textSize(c.Ports...)
 }
 
 // KeySize returns how much text a key holds.

@@ -92,6 +92,19 @@ func (r checkpointReader) CheckpointsOf(sandbox core.SandboxID) ([]core.Checkpoi
 		selectCheckpoint+"WHERE sandbox = ? AND state <> 'deleting' ORDER BY created_at DESC, id DESC", sandbox)
 }
 
+// CheckpointUsers counts the sandboxes that started from a checkpoint or whose files descend from it.
+func (r checkpointReader) CheckpointUsers(id core.CheckpointID) (int, error) {
+	n, err := one(r.in, "", scanNumber, `SELECT count(*) FROM (
+		SELECT id FROM sandbox WHERE source = ?1 AND source <> '' AND state <> 'deleted'
+		UNION SELECT id FROM sandbox WHERE head = ?1 AND head <> '' AND state <> 'deleted')`, id)
+	return int(n), err
+}
+
+// Forks returns the sandboxes that one call forked.
+func (r checkpointReader) Forks(of core.CheckpointID) ([]core.Sandbox, error) {
+	return many(r.in, scanSandbox, selectSandbox+"WHERE source = ? AND source <> '' AND parent <> '' ORDER BY created_at, id", of)
+}
+
 // NextCheckpointExpiry returns the earliest deadline of a checkpoint.
 func (r checkpointReader) NextCheckpointExpiry() (at time.Time, ok bool, err error) {
 	at, err = one(r.in, "", func(r row) (t time.Time, err error) {

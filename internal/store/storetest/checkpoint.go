@@ -60,6 +60,7 @@ func testCheckpoint(t *testing.T, open Open) {
 	t.Run("deleting", func(t *testing.T) { testCheckpointDeleting(t, open) })
 	t.Run("expiry", func(t *testing.T) { testCheckpointExpiry(t, open) })
 	t.Run("use", func(t *testing.T) { testCheckpointUse(t, open) })
+	t.Run("users", func(t *testing.T) { testCheckpointUsers(t, open) })
 }
 
 func testCheckpointRefusals(t *testing.T, open Open) {
@@ -345,4 +346,48 @@ func testCheckpointUse(t *testing.T, open Open) {
 	if n, _ := use(); n != 0 {
 		t.Errorf("after a purge there are %d", n)
 	}
+}
+
+// testCheckpointUsers: those that started from it or descend from it, once each, until they are deleted.
+func testCheckpointUsers(t *testing.T, open Open) {
+	t.Helper()
+	s := start(t, open)
+	c := s.putCheckpoint(newCheckpoint(alice, "s1", 0))
+	users := func() (n int, forks string) {
+		t.Helper()
+		s.view(func(r store.Reader) (err error) {
+			if n, err = r.CheckpointUsers(c.ID); err != nil {
+				return err
+			}
+			list, err := r.Forks(c.ID)
+			for _, sb := range list {
+				forks += sb.Name
+			}
+			return err
+		})
+		return n, forks
+	}
+	both, source, head, other := newSandbox(alice), newSandbox(alice), newSandbox(alice), newSandbox(alice)
+	both.Source, both.Head, both.Parent, both.Name = c.ID, c.ID, "s1", "b"
+	source.Source, source.Parent, source.Name, source.CreatedAt = c.ID, "s1", "a", both.CreatedAt.Add(-1)
+	head.Head = c.ID
+	s.put(both, source, head, other)
+	if n, forks := users(); n != 3 || forks != "ab" {
+		t.Errorf("%d users, forks %q, want 3 and ab", n, forks)
+	}
+	source.State, source.DeletedAt = core.StateDeleted, epoch()
+	s.put(source)
+	if n, forks := users(); n != 2 || forks != "ab" {
+		t.Errorf("without one: %d users, forks %q", n, forks)
+	}
+	s.view(func(r store.Reader) error {
+		if n, err := r.CheckpointUsers(""); n != 0 || err != nil {
+			t.Errorf("no checkpoint has %d users, %v", n, err)
+		}
+		list, err := r.Forks("")
+		if len(list) != 0 {
+			t.Errorf("no checkpoint has %d forks", len(list))
+		}
+		return err
+	})
 }

@@ -46,6 +46,7 @@ func testSandboxFields(t *testing.T, open Open) {
 		Env:       map[string]string{"A": "b", "ü\n\x00\"": "é'; DROP TABLE sandbox"},
 		Labels:    map[string]string{"": "empty key", "k": ""},
 		CreatedAt: epoch(), StartedAt: epoch().Add(2), ExpiresAt: epoch().Add(3), Head: "c1", Failure: "none",
+		Source: "c0", Parent: "s0", Config: &core.TemplateConfig{User: "user", Env: map[string]string{"A": "b"}, Cmd: []string{"-v"}},
 		Idle: 90 * time.Second, OnIdle: core.ActionDelete, ActiveAt: epoch().Add(4), StateSince: epoch().Add(5),
 		Rules: []core.LifecycleRule{
 			{On: core.TriggerDeadline, At: epoch().Add(6), Action: core.ActionStop, FiredAt: epoch().Add(7)},
