@@ -76,14 +76,7 @@ type NodeCapacity struct {
 // Node is one machine that runs sandboxes. Commands for different sandboxes run in parallel; the caller serialises
 // those of one sandbox. Every method may be repeated: a command that has been carried out already succeeds.
 type Node interface {
-	// Reserve promises resources to a sandbox, atomically: either all of it or an exhausted error and nothing. A second
-	// reservation by the same sandbox replaces the first.
-	Reserve(ctx context.Context, id SandboxID, r Resources) error
-	// ReserveAll promises the same resources to each of several sandboxes that have none, to all or to none. What doesn't fit is exhausted,
-	// and says how many would.
-	ReserveAll(ctx context.Context, ids []SandboxID, each Resources) error
-	// Release gives a reservation back. Stop and Delete release by themselves.
-	Release(id SandboxID)
+	NodeAdmission
 	// Create clones the source's tree and starts a sandbox whose guest agent has answered. On any error nothing of
 	// it is left. It needs a reservation. Canceling ctx undoes what was begun.
 	Create(ctx context.Context, spec NodeSpec) error
@@ -124,6 +117,18 @@ type NodeFiles interface {
 	// Diff tells what is different in a sandbox's files from those of another tree. Sandboxes may run and go on: of each a clone is read
 	// that is gone when Diff returns. It is not_found if one of the two has no tree here, or no file at the path.
 	Diff(ctx context.Context, q TreeDiffQuery) (TreeDiff, error)
+}
+
+// NodeAdmission promises a node's resources, before anything that needs them is begun.
+type NodeAdmission interface {
+	// Reserve promises resources to a sandbox, atomically: either all of it or an exhausted error and nothing. A second
+	// reservation by the same sandbox replaces the first.
+	Reserve(ctx context.Context, id SandboxID, r Resources) error
+	// ReserveAll promises the same resources to each of several sandboxes that have none, to all or to none. What doesn't fit is exhausted,
+	// and says how many would.
+	ReserveAll(ctx context.Context, ids []SandboxID, each Resources) error
+	// Release gives a reservation back. Stop and Delete release by themselves.
+	Release(id SandboxID)
 }
 
 // NodeTrees are a node's commands on the trees that no sandbox runs on.

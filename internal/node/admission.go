@@ -37,7 +37,8 @@ func newAdmission(limits Limits, d disk.Driver) *admission {
 	return &admission{limits: limits, disk: d, reserved: map[core.SandboxID]core.Resources{}}
 }
 
-func (a *admission) reserve(ctx context.Context, id core.SandboxID, r core.Resources) error {
+// Reserve promises resources to a sandbox.
+func (a *admission) Reserve(ctx context.Context, id core.SandboxID, r core.Resources) error {
 	if a.again(id, r) {
 		return nil
 	}
@@ -72,8 +73,8 @@ func (a *admission) room(ctx context.Context) error {
 	return nil
 }
 
-// reserveAll reserves as much for each of several sandboxes, or nothing.
-func (a *admission) reserveAll(ctx context.Context, ids []core.SandboxID, each core.Resources) error {
+// ReserveAll promises the same resources to each of several sandboxes, or nothing.
+func (a *admission) ReserveAll(ctx context.Context, ids []core.SandboxID, each core.Resources) error {
 	if err := a.room(ctx); err != nil {
 		return err
 	}
@@ -120,6 +121,9 @@ func (a *admission) put(id core.SandboxID, r core.Resources) {
 	a.memory += r.MemoryBytes - a.reserved[id].MemoryBytes
 	a.reserved[id] = r
 }
+
+// Release gives a reservation back.
+func (a *admission) Release(id core.SandboxID) { a.release(id) }
 
 func (a *admission) release(id core.SandboxID) {
 	a.mu.Lock()

@@ -46,12 +46,12 @@ type Config struct {
 // both rebuilt from the journal by Open.
 type Node struct {
 	*resting
-	cfg       Config
-	journal   *journal
-	admission *admission
-	turns     *turns
-	machines  *machines
-	runDirs   runDirs
+	*admission
+	cfg      Config
+	journal  *journal
+	turns    *turns
+	machines *machines
+	runDirs  runDirs
 	*resizer
 	*sleeping
 	*checkpointing
@@ -119,19 +119,6 @@ func (n *Node) Close() error {
 
 // Exits delivers sandboxes that ended by themselves.
 func (n *Node) Exits() <-chan core.NodeExit { return n.exits }
-
-// Reserve promises resources to a sandbox.
-func (n *Node) Reserve(ctx context.Context, id core.SandboxID, r core.Resources) error {
-	return n.admission.reserve(ctx, id, r)
-}
-
-// ReserveAll promises the same resources to each of several sandboxes.
-func (n *Node) ReserveAll(ctx context.Context, ids []core.SandboxID, each core.Resources) error {
-	return n.admission.reserveAll(ctx, ids, each)
-}
-
-// Release gives a reservation back.
-func (n *Node) Release(id core.SandboxID) { n.admission.release(id) }
 
 // Capacity tells what the node has and has promised.
 func (n *Node) Capacity(ctx context.Context) (core.NodeCapacity, error) {
