@@ -330,4 +330,14 @@ func testMetadataKept(t *testing.T, e env) {
 	if got := e.read(t, sb, "/root/kept/f"); string(got) != "content\n" {
 		t.Errorf("when it has failed: %q", got)
 	}
+	e.stop(t, sb)
+	if got := look(); got != want {
+		t.Errorf("when it is stopped:\n%s\nbefore\n%s", got, want)
+	}
+	if _, err := e.Client.Sandboxes().Wake(ctx(t), sb.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := look(); got != want {
+		t.Errorf("when it has been woken:\n%s\nbefore\n%s", got, want)
+	}
 }

@@ -40,6 +40,10 @@ func TestFaults(t *testing.T) {
 			run = testCreate
 		case strings.Contains(point, ".delete."):
 			run = testDelete
+		case strings.Contains(point, ".stop."):
+			run = testStop
+		case strings.Contains(point, ".wake."):
+			run = testWake
 		case strings.Contains(point, ".resize."):
 			run = testResize
 		case strings.Contains(point, ".exec."):
@@ -56,6 +60,9 @@ func TestFaults(t *testing.T) {
 				t.Fatal("the state of the server is in doubt: the rest is not run")
 			}
 		}
+	}
+	for _, point := range []string{failpoint.NodeDeleteKilled, failpoint.NodeDeleteDetached} { // a stop comes through these as well
+		t.Run("stop "+point+" kill", func(t *testing.T) { testStop(t, e, point, "kill") })
 	}
 	t.Run("once", func(t *testing.T) { testOnce(t, e) })
 	t.Run("burst of 100", func(t *testing.T) { testBurst(t, e) })

@@ -105,6 +105,8 @@ func (a *adapter) running(ctx context.Context, p control.Principal, ref string) 
 		return sb, err //nolint:wrapcheck // Control's errors are made for the edge.
 	case sb.State == core.StateFailed:
 		return sb, gone(ref, sb.Failure)
+	case sb.State == core.StateStopped:
+		return sb, core.Errorf(core.CodeConflict, "the sandbox is stopped: its owner can wake it by Shoal's own API")
 	case sb.State != core.StateRunning:
 		return sb, core.Errorf(core.CodeConflict, "the sandbox is %s", sb.State)
 	}
