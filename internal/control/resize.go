@@ -83,10 +83,26 @@ func (z *resizing) reserve(ctx context.Context, p Principal, id core.SandboxID, 
 		want, err = z.check(r, p, sb, patch)
 		return err
 	})
+	if err == nil && !runs {
+		err = z.keepsLess(ctx, id, old, want)
+	}
 	if err != nil || !runs || want.MemoryBytes <= old.MemoryBytes {
 		return old, want, err
 	}
 	return old, want, z.node.Reserve(ctx, id, want)
+}
+
+// keepsLess refuses a limit of the disk below what a sandbox that doesn't run keeps there; of one that runs the node does.
+func (z *resizing) keepsLess(ctx context.Context, id core.SandboxID, old, want core.Resources) error {
+	if want.DiskBytes == 0 || want.DiskBytes == old.DiskBytes || z.usage.sizes == nil {
+		return nil
+	}
+	kept, err := z.usage.sizes.KeptBytes(ctx, id)
+	if err == nil && kept > want.DiskBytes {
+		return core.Errorf(core.CodeConflict, "the sandbox keeps %d MiB on its disk now, which is more than %d MiB",
+			kept>>20, want.DiskBytes>>20)
+	}
+	return err
 }
 
 // check returns the limits that a sandbox would have, if it may have them now.

@@ -620,3 +620,32 @@ func TestReboot(t *testing.T) {
 	w.start()
 	w.wantState(kept.ID, core.StateFailed)
 }
+
+// TestResizeStopped: a change of limits of one that is stopped takes nothing on the node, and holds from its next start on.
+func TestResizeStopped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	memory := int64(1024 * mib)
+	w.quota = core.Quota{MemoryBytes: &memory}
+	w.start().ready()
+	sb := w.create(core.SandboxSpec{})
+	w.stop(sb)
+	other := w.create(core.SandboxSpec{})
+	w.node.onResize = func(context.Context, core.Resources, bool) error {
+		t.Error("the node was asked")
+		return nil
+	}
+	got, err := w.resize(sb, core.Resources{MemoryBytes: 1024 * mib, VCPUs: 2})
+	if err != nil || got.Resources.MemoryBytes != 1024*mib || got.Operation != core.OpNone || got.State != core.StateStopped {
+		t.Fatalf("it is %+v, %v", got, err)
+	}
+	if n := w.node.reservations(); n != 1 {
+		t.Errorf("%d reservations", n)
+	}
+	_, err = w.svc.WakeSandbox(t.Context(), alice, string(sb.ID))
+	wantCode(t, err, core.CodeQuota)
+	w.stop(other)
+	w.wake(sb)
+	want := got.Resources
+	w.holds(sb, want)
+}

@@ -269,6 +269,10 @@ func testStopKeepsLimit(t *testing.T, e env) {
 	if !fits(90) || fits(200) {
 		t.Error("the limit of 128 MiB that it was given while it was stopped doesn't hold")
 	}
+	e.Out(t, sb.ID, "dd if=/dev/urandom of=/root/kept bs=1M count=60 conv=fsync status=none")
+	e.stop(t, sb)
+	_, err = e.Client.Sandboxes().Update(ctx(t), sb.ID, shoal.UpdateSandboxRequest{DiskBytes: &small})
+	wantCode(t, err, shoal.CodeConflict)
 }
 
 // testReboot: a restart of the machine ends all processes. What is to be kept is stopped then, and what isn't has failed; the files of both are
