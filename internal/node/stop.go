@@ -53,7 +53,14 @@ func (s *sleeping) Stop(ctx context.Context, id core.SandboxID) error {
 		return err
 	}
 	s.n.admission.release(id)
-	return failpoint.Hit(failpoint.NodeStopReclaimed)
+	if err := failpoint.Hit(failpoint.NodeStopReclaimed); err != nil {
+		return err
+	}
+	// Whoever is told that it is stopped may pull the plug.
+	if err := s.n.cfg.Disk.Flush(ctx, sandboxTree(id)); err != nil && !core.IsCode(err, core.CodeNotFound) {
+		return fmt.Errorf("flush tree: %w", err)
+	}
+	return nil
 }
 
 // putStopped writes that nothing of a sandbox is to run.

@@ -9,6 +9,7 @@ import (
 
 	"shoal/internal/core"
 	"shoal/internal/disk"
+	diskfake "shoal/internal/disk/fake"
 	networkfake "shoal/internal/network/fake"
 	runtimefake "shoal/internal/runtime/fake"
 )
@@ -111,6 +112,33 @@ func TestStopKeepsTheTree(t *testing.T) {
 	s.wantNothing(t)
 	if left := s.exitsLeft(); len(left) != 0 {
 		t.Errorf("a stop was reported as an exit: %v", left)
+	}
+}
+
+// TestStopIsDurable: a stop that is answered has had the tree flushed, after the last process of the sandbox ended.
+func TestStopIsDurable(t *testing.T) {
+	s := start(t)
+	spec := s.create(t)
+	flushed := false
+	s.disk.SetHook(func(_ context.Context, c diskfake.Call) error {
+		if c.Op == diskfake.OpFlush && c.Ref.ID == string(spec.Sandbox) {
+			flushed = true
+			if len(s.host.world.Specs()) != 0 {
+				t.Error("its machine is still there")
+			}
+		}
+		return nil
+	})
+	if err := s.Stop(t.Context(), spec.Sandbox); err != nil {
+		t.Fatal(err)
+	}
+	if !flushed {
+		t.Error("its tree was not flushed")
+	}
+	s.disk.SetHook(nil)
+	s.disk.Fail(diskfake.OpFlush, errBroken)
+	if err := s.Stop(t.Context(), spec.Sandbox); err == nil {
+		t.Error("a flush that failed is no error")
 	}
 }
 
