@@ -410,6 +410,9 @@ type guest struct {
 	// silent makes it answer nothing of execs.
 	silent  bool
 	signals []string
+	// processes is what it tells of, or why it can't.
+	processes    core.ProcessList
+	processesErr error
 	// next is the process id of the next exec; zero means one that no other has.
 	next int
 	dead chan struct{}

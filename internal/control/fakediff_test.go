@@ -33,3 +33,12 @@ func (d *diffs) last() core.TreeDiffQuery {
 	defer d.mu.Unlock()
 	return slices.Clone(d.asked)[len(d.asked)-1]
 }
+
+// Processes tells what was scripted.
+func (g *guest) Processes(context.Context) (core.ProcessList, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	list := g.processes
+	list.Processes = slices.Clone(list.Processes)
+	return list, g.processesErr
+}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 
@@ -13,6 +14,8 @@ import (
 // in that line, so that one with a thousand creates delays another's by no more than those few. A create waits with its
 // reservation and its record, so that a full node, a quota and a name are answered at once.
 type gate struct {
+	// what is what waits there, for who is told that it waited in vain.
+	what   string
 	places chan struct{}
 
 	mu sync.Mutex
@@ -26,9 +29,12 @@ type tenantLine struct {
 	users  int
 }
 
-func newGate() *gate {
-	return &gate{places: make(chan struct{}, max(4, 2*runtime.GOMAXPROCS(0))), lines: map[core.TenantID]*tenantLine{}}
+func newGate(what string, places int) *gate {
+	return &gate{what: what, places: make(chan struct{}, places), lines: map[core.TenantID]*tenantLine{}}
 }
+
+// createPlaces is how many sandboxes are made at once.
+func createPlaces() int { return max(4, 2*runtime.GOMAXPROCS(0)) }
 
 // line returns the tenant's line, and what is to be called when it is left.
 func (g *gate) line(tenant core.TenantID) (line *tenantLine, leave func()) {
@@ -69,7 +75,10 @@ func (g *gate) enter(ctx context.Context, tenant core.TenantID, quit <-chan stru
 			<-line.places
 		}
 		gone()
-		return nil, core.Wrap(core.CodeCanceled, context.Cause(ctx), "the create was canceled while it waited for its turn")
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, core.Wrap(core.CodeTimeout, ctx.Err(), "the %s has waited too long for its turn", g.what)
+		}
+		return nil, core.Wrap(core.CodeCanceled, context.Cause(ctx), "the %s was canceled while it waited for its turn", g.what)
 	}
 	return func() {
 		<-g.places

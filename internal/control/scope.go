@@ -75,6 +75,7 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"WatchEvents":    core.ScopeFiles,
 		"EndWatch":       core.ScopeFiles,
 		"SignFile":       core.ScopeFiles,
+		"DiffSandbox":    core.ScopeFiles,
 
 		"CreateCheckpoint": core.ScopeSandboxesWrite,
 		"UpdateCheckpoint": core.ScopeSandboxesWrite,
