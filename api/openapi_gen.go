@@ -34,6 +34,27 @@ func (e CreateSandboxesMessageType) Valid() bool {
 	}
 }
 
+// Defines values for DiffBaseKind.
+const (
+	DiffBaseKindCheckpoint DiffBaseKind = "checkpoint"
+	DiffBaseKindSandbox    DiffBaseKind = "sandbox"
+	DiffBaseKindTemplate   DiffBaseKind = "template"
+)
+
+// Valid indicates whether the value is a known member of the DiffBaseKind enum.
+func (e DiffBaseKind) Valid() bool {
+	switch e {
+	case DiffBaseKindCheckpoint:
+		return true
+	case DiffBaseKindSandbox:
+		return true
+	case DiffBaseKindTemplate:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EventMessageType.
 const (
 	EventMessageTypeError     EventMessageType = "error"
@@ -109,6 +130,84 @@ func (e ExecMessageType) Valid() bool {
 	case ExecMessageTypeStderr:
 		return true
 	case ExecMessageTypeStdout:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FileDiffAspects.
+const (
+	FileDiffAspectsContent FileDiffAspects = "content"
+	FileDiffAspectsMode    FileDiffAspects = "mode"
+	FileDiffAspectsOwner   FileDiffAspects = "owner"
+	FileDiffAspectsTarget  FileDiffAspects = "target"
+	FileDiffAspectsType    FileDiffAspects = "type"
+	FileDiffAspectsXattrs  FileDiffAspects = "xattrs"
+)
+
+// Valid indicates whether the value is a known member of the FileDiffAspects enum.
+func (e FileDiffAspects) Valid() bool {
+	switch e {
+	case FileDiffAspectsContent:
+		return true
+	case FileDiffAspectsMode:
+		return true
+	case FileDiffAspectsOwner:
+		return true
+	case FileDiffAspectsTarget:
+		return true
+	case FileDiffAspectsType:
+		return true
+	case FileDiffAspectsXattrs:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FileDiffChange.
+const (
+	FileDiffChangeAdded   FileDiffChange = "added"
+	FileDiffChangeChanged FileDiffChange = "changed"
+	FileDiffChangeRemoved FileDiffChange = "removed"
+)
+
+// Valid indicates whether the value is a known member of the FileDiffChange enum.
+func (e FileDiffChange) Valid() bool {
+	switch e {
+	case FileDiffChangeAdded:
+		return true
+	case FileDiffChangeChanged:
+		return true
+	case FileDiffChangeRemoved:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FileDiffNoHunks.
+const (
+	FileDiffNoHunksBinary     FileDiffNoHunks = "binary"
+	FileDiffNoHunksCredential FileDiffNoHunks = "credential"
+	FileDiffNoHunksPageFull   FileDiffNoHunks = "page_full"
+	FileDiffNoHunksTooLarge   FileDiffNoHunks = "too_large"
+	FileDiffNoHunksUnread     FileDiffNoHunks = "unread"
+)
+
+// Valid indicates whether the value is a known member of the FileDiffNoHunks enum.
+func (e FileDiffNoHunks) Valid() bool {
+	switch e {
+	case FileDiffNoHunksBinary:
+		return true
+	case FileDiffNoHunksCredential:
+		return true
+	case FileDiffNoHunksPageFull:
+		return true
+	case FileDiffNoHunksTooLarge:
+		return true
+	case FileDiffNoHunksUnread:
 		return true
 	default:
 		return false
@@ -205,6 +304,72 @@ func (e Outcome) Valid() bool {
 	case OutcomeSignaled:
 		return true
 	case OutcomeTimeout:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PackageDiffChange.
+const (
+	PackageDiffChangeAdded   PackageDiffChange = "added"
+	PackageDiffChangeChanged PackageDiffChange = "changed"
+	PackageDiffChangeRemoved PackageDiffChange = "removed"
+)
+
+// Valid indicates whether the value is a known member of the PackageDiffChange enum.
+func (e PackageDiffChange) Valid() bool {
+	switch e {
+	case PackageDiffChangeAdded:
+		return true
+	case PackageDiffChangeChanged:
+		return true
+	case PackageDiffChangeRemoved:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PackageDiffManager.
+const (
+	PackageDiffManagerCargo PackageDiffManager = "cargo"
+	PackageDiffManagerDpkg  PackageDiffManager = "dpkg"
+	PackageDiffManagerGo    PackageDiffManager = "go"
+	PackageDiffManagerNpm   PackageDiffManager = "npm"
+	PackageDiffManagerPip   PackageDiffManager = "pip"
+)
+
+// Valid indicates whether the value is a known member of the PackageDiffManager enum.
+func (e PackageDiffManager) Valid() bool {
+	switch e {
+	case PackageDiffManagerCargo:
+		return true
+	case PackageDiffManagerDpkg:
+		return true
+	case PackageDiffManagerGo:
+		return true
+	case PackageDiffManagerNpm:
+		return true
+	case PackageDiffManagerPip:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SandboxListenerProto.
+const (
+	SandboxListenerProtoTCP SandboxListenerProto = "tcp"
+	SandboxListenerProtoUDP SandboxListenerProto = "udp"
+)
+
+// Valid indicates whether the value is a known member of the SandboxListenerProto enum.
+func (e SandboxListenerProto) Valid() bool {
+	switch e {
+	case SandboxListenerProtoTCP:
+		return true
+	case SandboxListenerProtoUDP:
 		return true
 	default:
 		return false
@@ -847,6 +1012,24 @@ type CreateTenantRequest struct {
 	Quota TenantQuota `json:"quota,omitempty,omitzero"`
 }
 
+// CredentialFinding A place where there is likely a credential. What it is, is told nowhere.
+type CredentialFinding struct {
+	// Kind What it looks like, such as private_key, github_token, netrc, secret_assignment or shell_history.
+	Kind string `json:"kind"`
+
+	// Line The line, counted from 1; absent where the whole file is meant.
+	Line int `json:"line,omitempty,omitzero"`
+
+	// Path The file, if its path is UTF-8.
+	Path string `json:"path,omitempty,omitzero"`
+
+	// PathRaw The path as base64, if it is not UTF-8.
+	PathRaw []byte `json:"path_raw,omitempty,omitzero"`
+
+	// PID A process that has it in its command line, instead of a file.
+	PID int `json:"pid,omitempty,omitzero"`
+}
+
 // Dialect Another vendor's protocol.
 type Dialect struct {
 	// Clients The vendor's clients that it is tested with.
@@ -875,6 +1058,51 @@ type Dialect struct {
 type DialectList struct {
 	// Dialects The dialects.
 	Dialects []Dialect `json:"dialects"`
+}
+
+// DiffBase What was before.
+type DiffBase struct {
+	// ID Its id.
+	ID string `json:"id"`
+
+	// Kind What it is.
+	Kind DiffBaseKind `json:"kind"`
+}
+
+// DiffBaseKind What it is.
+type DiffBaseKind string
+
+// DiffCount Counts files of all types, and the bytes of regular ones.
+type DiffCount struct {
+	// Bytes The size of the regular ones, holes included.
+	Bytes int64 `json:"bytes"`
+
+	// Files How many, directories included.
+	Files int64 `json:"files"`
+}
+
+// DiffNote What could not be looked at.
+type DiffNote struct {
+	// Path The file or directory, if its path is UTF-8.
+	Path string `json:"path,omitempty,omitzero"`
+
+	// PathRaw The path as base64, if it is not UTF-8.
+	PathRaw []byte `json:"path_raw,omitempty,omitzero"`
+
+	// Reason Why.
+	Reason string `json:"reason"`
+}
+
+// DiffSummary Counts all files that are not the same.
+type DiffSummary struct {
+	// Added Counts files of all types, and the bytes of regular ones.
+	Added DiffCount `json:"added"`
+
+	// Changed Counts files of all types, and the bytes of regular ones.
+	Changed DiffCount `json:"changed"`
+
+	// Removed Counts files of all types, and the bytes of regular ones.
+	Removed DiffCount `json:"removed"`
 }
 
 // Error What went wrong, safe to show.
@@ -1160,6 +1388,48 @@ type FileChecksum struct {
 	File FileInfo `json:"file"`
 }
 
+// FileDiff One file that is not the same.
+type FileDiff struct {
+	// After How a file is on one side.
+	After FileState `json:"after,omitempty,omitzero"`
+
+	// Aspects What of it is not the same, for one that is on both sides.
+	Aspects []FileDiffAspects `json:"aspects,omitempty,omitzero"`
+
+	// Before How a file is on one side.
+	Before FileState `json:"before,omitempty,omitzero"`
+
+	// Below Counts files of all types, and the bytes of regular ones.
+	Below DiffCount `json:"below,omitempty,omitzero"`
+
+	// Change What became of it.
+	Change FileDiffChange `json:"change"`
+
+	// Hunks The lines that are different, with three around them, as a unified diff has them below its names.
+	Hunks string `json:"hunks,omitempty,omitzero"`
+
+	// NoHunks Why there are none that were asked for: `binary` (it isn't UTF-8 text), `too_large`, `credential` (it holds a likely credential, on one side or the other), `unread` (it can't be read), `page_full` (ask for it alone, by its path).
+	NoHunks FileDiffNoHunks `json:"no_hunks,omitempty,omitzero"`
+
+	// Path Its absolute path, if that is UTF-8.
+	Path string `json:"path,omitempty,omitzero"`
+
+	// PathRaw The path as base64, if it is not UTF-8.
+	PathRaw []byte `json:"path_raw,omitempty,omitzero"`
+
+	// Unsure More of it may be different: not all could be compared, and `notes` says why.
+	Unsure bool `json:"unsure,omitempty,omitzero"`
+}
+
+// FileDiffAspects defines model for FileDiff.Aspects.
+type FileDiffAspects string
+
+// FileDiffChange What became of it.
+type FileDiffChange string
+
+// FileDiffNoHunks Why there are none that were asked for: `binary` (it isn't UTF-8 text), `too_large`, `credential` (it holds a likely credential, on one side or the other), `unread` (it can't be read), `page_full` (ask for it alone, by its path).
+type FileDiffNoHunks string
+
 // FileInfo One file inside a sandbox.
 type FileInfo struct {
 	// GID Its group's number.
@@ -1215,6 +1485,30 @@ type FileList struct {
 
 	// NextCursor The cursor of the next page; absent on the last, and only there.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
+// FileState How a file is on one side.
+type FileState struct {
+	// GID Its group's number.
+	GID int `json:"gid"`
+
+	// Mode Its permission bits in octal, such as `0644`.
+	Mode string `json:"mode"`
+
+	// Size Its size in bytes.
+	Size int64 `json:"size"`
+
+	// Target What a symbolic link says, if that is UTF-8.
+	Target string `json:"target,omitempty,omitzero"`
+
+	// TargetRaw The target as base64, if it is not UTF-8.
+	TargetRaw []byte `json:"target_raw,omitempty,omitzero"`
+
+	// Type The type of a file.
+	Type FileType `json:"type"`
+
+	// UID Its owner's number.
+	UID int `json:"uid"`
 }
 
 // FileType The type of a file.
@@ -1451,6 +1745,36 @@ type Package struct {
 	Version string `json:"version"`
 }
 
+// PackageDiff A package that is installed on one side only, or in two versions.
+type PackageDiff struct {
+	// After Its version now; `unknown` if it doesn't say.
+	After string `json:"after,omitempty,omitzero"`
+
+	// Before Its version before; `unknown` if it doesn't say.
+	Before string `json:"before,omitempty,omitzero"`
+
+	// Change What became of it.
+	Change PackageDiffChange `json:"change"`
+
+	// Manager Who keeps it. npm: what lies in a directory `node_modules` itself; go: programs; cargo: what it has installed.
+	Manager PackageDiffManager `json:"manager"`
+
+	// Name Its name; of a program in Go, its package's path.
+	Name string `json:"name"`
+
+	// Path The directory that it is in, or the program, if that is UTF-8.
+	Path string `json:"path,omitempty,omitzero"`
+
+	// PathRaw The path as base64, if it is not UTF-8.
+	PathRaw []byte `json:"path_raw,omitempty,omitzero"`
+}
+
+// PackageDiffChange What became of it.
+type PackageDiffChange string
+
+// PackageDiffManager Who keeps it. npm: what lies in a directory `node_modules` itself; go: programs; cargo: what it has installed.
+type PackageDiffManager string
+
 // PartialFile A file that is written in parts.
 type PartialFile struct {
 	// ExpiresAt When it is thrown away, or forgotten if it has come whole, unless more comes.
@@ -1613,6 +1937,60 @@ type SandboxCosts struct {
 	VCPUs float64 `json:"vcpus"`
 }
 
+// SandboxDiff What is different in a sandbox.
+type SandboxDiff struct {
+	// Against What was before.
+	Against DiffBase `json:"against"`
+
+	// At When it was looked at.
+	At time.Time `json:"at"`
+
+	// Credentials Where there is likely a credential that was not there before.
+	Credentials []CredentialFinding `json:"credentials,omitempty,omitzero"`
+
+	// Files Files that are not the same, in the order of a walk: by the bytes of their names, each directory before what is in it.
+	Files []FileDiff `json:"files"`
+
+	// Listeners What waits for connections in it.
+	Listeners []SandboxListener `json:"listeners,omitempty,omitzero"`
+
+	// MoreCredentials How many of them are left out.
+	MoreCredentials int64 `json:"more_credentials,omitempty,omitzero"`
+
+	// MoreListeners How many listeners are left out.
+	MoreListeners int64 `json:"more_listeners,omitempty,omitzero"`
+
+	// MoreNotes How many notes are left out.
+	MoreNotes int64 `json:"more_notes,omitempty,omitzero"`
+
+	// MorePackages How many packages are left out.
+	MorePackages int64 `json:"more_packages,omitempty,omitzero"`
+
+	// MoreProcesses How many processes are left out.
+	MoreProcesses int64 `json:"more_processes,omitempty,omitzero"`
+
+	// NextCursor The cursor of the next page; absent on the last, and only there.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+
+	// NotRunning Why processes and listeners are not told, such as that the sandbox is stopped.
+	NotRunning string `json:"not_running,omitempty,omitzero"`
+
+	// Notes What could not be looked at, at most 100.
+	Notes []DiffNote `json:"notes,omitempty,omitzero"`
+
+	// Packages Packages that are not the same. This and all that follows is on the first page only.
+	Packages []PackageDiff `json:"packages,omitempty,omitzero"`
+
+	// Processes What runs in the sandbox now, but for its guest agent.
+	Processes []SandboxProcess `json:"processes,omitempty,omitzero"`
+
+	// SandboxID The sandbox's id.
+	SandboxID string `json:"sandbox_id"`
+
+	// Summary Counts all of them, on the first page only.
+	Summary *DiffSummary `json:"summary,omitempty"`
+}
+
 // SandboxList One page of sandboxes, in the order that was asked for.
 type SandboxList struct {
 	// NextCursor The cursor of the next page; absent on the last, and only there.
@@ -1621,6 +1999,24 @@ type SandboxList struct {
 	// Sandboxes The sandboxes.
 	Sandboxes []Sandbox `json:"sandboxes"`
 }
+
+// SandboxListener A socket inside a sandbox that waits for others.
+type SandboxListener struct {
+	// Address The address that it has inside.
+	Address string `json:"address"`
+
+	// PID A process that has it open, if one is known.
+	PID int `json:"pid,omitempty,omitzero"`
+
+	// Port The port.
+	Port int `json:"port"`
+
+	// Proto Its protocol.
+	Proto SandboxListenerProto `json:"proto"`
+}
+
+// SandboxListenerProto Its protocol.
+type SandboxListenerProto string
 
 // SandboxLoss What there is of a sandbox that would be lost.
 type SandboxLoss struct {
@@ -1663,6 +2059,30 @@ type SandboxMetrics struct {
 
 	// PSSBytes Memory that the host's processes behind it occupy (their proportional set size), in bytes; absent where the host can't tell.
 	PSSBytes *int64 `json:"pss_bytes,omitempty"`
+}
+
+// SandboxProcess A process inside a sandbox.
+type SandboxProcess struct {
+	// Command Its command line, with spaces between the words; bytes that are not UTF-8 are shown as `?`.
+	Command string `json:"command"`
+
+	// Cut The command line is longer.
+	Cut bool `json:"cut,omitempty,omitzero"`
+
+	// Parent Its parent's number.
+	Parent int `json:"parent"`
+
+	// PID Its number.
+	PID int `json:"pid"`
+
+	// StartedAt When it was started.
+	StartedAt time.Time `json:"started_at,omitempty,omitzero"`
+
+	// UID Its user's number.
+	UID int `json:"uid"`
+
+	// User Its user's name, if there is one.
+	User string `json:"user,omitempty,omitzero"`
 }
 
 // SandboxRule A rule of a sandbox's lifecycle.
@@ -2566,6 +2986,30 @@ type ListSandboxCheckpointsParamsCause string
 type CreateCheckpointParams struct {
 	// IdempotencyKey Makes repeats of the call take effect once: the caller's own word for it, 1 to 255 printable ASCII characters without spaces.
 	IdempotencyKey KeyParam `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// DiffSandboxParams defines parameters for DiffSandbox.
+type DiffSandboxParams struct {
+	// Against What was before: `template` (the default: the one that the sandbox started from), a checkpoint's id, or another sandbox's id or name.
+	Against string `form:"against,omitempty" json:"against,omitempty,omitzero"`
+
+	// Path The file or directory to compare (default `/`): an absolute path without symbolic links in it.
+	Path string `form:"path,omitempty" json:"path,omitempty,omitzero"`
+
+	// PathRaw The absolute path as base64 (standard or URL alphabet), for paths that are not UTF-8.
+	PathRaw PathRawParam `form:"path_raw,omitempty" json:"path_raw,omitempty,omitzero"`
+
+	// Expand Tells each file in a directory that is new or gone (default false).
+	Expand bool `form:"expand,omitempty" json:"expand,omitempty,omitzero"`
+
+	// Content Adds the lines of text that are different, as a unified diff has them (default false).
+	Content bool `form:"content,omitempty" json:"content,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the page before; left out, the answer starts at its beginning.
+	Cursor string `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+
+	// Limit The greatest number of records in the reply (1 to 1000, default 100). If the records are large there may be fewer, and more to come.
+	Limit LimitParam `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
 // ListSandboxEventsParams defines parameters for ListSandboxEvents.

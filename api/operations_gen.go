@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "09260e872166599fc7248bde91a55b91628fe12797e7f242e343f80d8a4231af"
+const DocumentDigest = "d98c3a8726dd08b7256320f835e9b370e7918e9dc1e84fa833f04924c6f79217"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "59524a727d10f1cb315b51ad96b1e354242ecedd30347574e31fd45dc41b86e0"
+const TypesDigest = "ea82211ec032af880865f7f00056a497f3f4c258db42b29b3d7468124d08f24a"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -106,6 +106,15 @@ func Routes() []Route {
 		{ID: "listSandboxCheckpoints", Method: "GET", Path: "/v1/sandboxes/{id}/checkpoints", Open: false, Body: false, Query: []Parameter{
 			{Name: "cause", Many: true, Type: String, Enum: []string{"call", "restore", "exec", "fork"}},
 			{Name: "cursor", Type: String, MaxLength: 1024},
+			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
+		}},
+		{ID: "diffSandbox", Method: "GET", Path: "/v1/sandboxes/{id}/diff", Open: false, Body: false, Query: []Parameter{
+			{Name: "against", Type: String, MaxLength: 63},
+			{Name: "path", Type: String},
+			{Name: "path_raw", Type: String},
+			{Name: "expand", Type: Boolean},
+			{Name: "content", Type: Boolean},
+			{Name: "cursor", Type: String, MaxLength: 8192},
 			{Name: "limit", Type: Integer, Min: 1, Max: 1000},
 		}},
 		{ID: "listSandboxEvents", Method: "GET", Path: "/v1/sandboxes/{id}/events", Open: false, Body: false, Query: []Parameter{

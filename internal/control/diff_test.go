@@ -49,7 +49,7 @@ func TestDiffAgainst(t *testing.T) {
 	}
 	bob := alice
 	bob.Tenant = "bob"
-	for _, against := range []string{"nobody", core.NewID()} {
+	for _, against := range []string{"nobody", core.NewID(), string(w.createAs(bob).ID)} {
 		_, err := w.diff(sb, control.DiffQuery{Against: against})
 		if e := wantCode(t, err, core.CodeNotFound); e.Field != "against" {
 			t.Errorf("%s: %v", against, err)

@@ -174,6 +174,7 @@ func (a *API) operations() map[string]operation {
 		"checksumFile":       files.checksumFile,
 		"getPartialFile":     files.getPartialFile,
 		"deletePartialFile":  files.deletePartialFile,
+		"diffSandbox":        files.diffSandbox,
 		"watchFiles":         files.watchFiles,
 		"signFile":           files.signFile,
 		"readSigned":         files.readSigned,

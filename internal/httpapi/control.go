@@ -71,6 +71,8 @@ type Files interface {
 	// Files opens those of a running sandbox, ReadFiles those of any that has some on the node.
 	Files(ctx context.Context, p control.Principal, ref string) (core.Guest, error)
 	ReadFiles(ctx context.Context, p control.Principal, ref string) (core.FileReader, error)
+	// DiffSandbox tells what is different in a sandbox from something that was before.
+	DiffSandbox(ctx context.Context, p control.Principal, ref string, q control.DiffQuery) (control.Diff, error)
 	// SignFile makes a grant of one file, OpenGrant finds what one opens and who made it.
 	SignFile(ctx context.Context, p control.Principal, ref string, g core.FileGrant) (core.SignedGrant, error)
 	OpenGrant(ctx context.Context, token string) (control.Principal, core.SignedGrant, error)

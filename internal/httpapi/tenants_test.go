@@ -125,7 +125,7 @@ func routes() map[string]route {
 
 		"readFile": file, "writeFile": {query: "path=/f", body: "x"}, "changeFile": {query: "path=/f", body: `{"mode":"0600"}`}, "removeFile": file,
 		"getPartialFile": own, "deletePartialFile": own, "checksumFile": file, "linkFile": named(`{"path":"/l","target":"/f"}`), "listFiles": file, "makeDirectory": named(`{"path":"/d"}`),
-		"moveFile": named(`{"from":"/a","to":"/b"}`), "statFile": file, "watchFiles": file, "readArchive": file, "writeArchive": {query: "path=/d", body: "x"}, "signFile": named(`{"path":"/f"}`),
+		"moveFile": named(`{"from":"/a","to":"/b"}`), "statFile": file, "diffSandbox": {query: "against=REF", ref: "sandbox"}, "watchFiles": file, "readArchive": file, "writeArchive": {query: "path=/d", body: "x"}, "signFile": named(`{"path":"/f"}`),
 	}
 }
 
