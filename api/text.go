@@ -70,3 +70,18 @@ func (f FileInfo) PathBytes() string { return string(Join(f.Path, f.PathRaw)) }
 
 // TargetBytes returns what a symbolic link points to; it need not be UTF-8.
 func (f FileInfo) TargetBytes() string { return string(Join(f.Target, f.TargetRaw)) }
+
+// PathBytes returns the file's path as the guest has it; it need not be UTF-8.
+func (f FileDiff) PathBytes() string { return string(Join(f.Path, f.PathRaw)) }
+
+// TargetBytes returns what a symbolic link says; it need not be UTF-8.
+func (s FileState) TargetBytes() string { return string(Join(s.Target, s.TargetRaw)) }
+
+// PathBytes returns where the package is, in the path's bytes.
+func (p PackageDiff) PathBytes() string { return string(Join(p.Path, p.PathRaw)) }
+
+// PathBytes returns the file's path in its bytes; empty if it is about a process.
+func (c CredentialFinding) PathBytes() string { return string(Join(c.Path, c.PathRaw)) }
+
+// PathBytes returns what the note is about, in the path's bytes.
+func (n DiffNote) PathBytes() string { return string(Join(n.Path, n.PathRaw)) }

@@ -148,6 +148,7 @@ func commands(a *app) []*cobra.Command {
 		attachCommand(a),
 		a.cpCommand(),
 		filesCommand(a),
+		diffCommand(a),
 		signCommand(a),
 		a.logsCommand(),
 		a.killCommand(),
