@@ -36,6 +36,8 @@ func TestFaults(t *testing.T) {
 	for _, point := range failpoint.Names() {
 		var run func(*testing.T, env, string, string)
 		switch {
+		case strings.Contains(point, ".checkpoint."):
+			run = testCheckpoint
 		case strings.Contains(point, ".create."):
 			run = testCreate
 		case strings.Contains(point, ".delete."):
@@ -239,7 +241,7 @@ func (e env) empty(t *testing.T) {
 		if p := harness.Processes(e.Dir); len(p) > 0 {
 			return fmt.Errorf("processes: %v", p)
 		}
-		for _, pattern := range []string{"node/journal/*.json*", "node/run/*", "pool/mnt/sandbox/*/*"} {
+		for _, pattern := range []string{"node/journal/*.json*", "node/run/*", "pool/mnt/sandbox/*/*", "pool/mnt/checkpoint/*/*"} {
 			if left, _ := filepath.Glob(filepath.Join(e.Dir, pattern)); len(left) > 0 {
 				return fmt.Errorf("files: %v", left)
 			}

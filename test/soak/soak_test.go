@@ -66,7 +66,7 @@ func (e env) deleteAll(t *testing.T) {
 		if p := harness.Processes(e.Dir); len(p) > 0 {
 			return fmt.Errorf("processes: %v", p)
 		}
-		for _, pattern := range []string{"node/journal/*.json*", "node/run/*", "runtime/*.json", "runtime/*.state", "pool/mnt/sandbox/*/*"} {
+		for _, pattern := range []string{"node/journal/*.json*", "node/run/*", "runtime/*.json", "runtime/*.state", "pool/mnt/sandbox/*/*", "pool/mnt/checkpoint/*/*"} {
 			left, _ := filepath.Glob(filepath.Join(e.Dir, pattern))
 			if len(left) > 0 {
 				return fmt.Errorf("files: %v", left)
