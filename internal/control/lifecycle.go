@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shoal/internal/core"
+	"shoal/internal/failpoint"
 	"shoal/internal/store"
 )
 
@@ -208,6 +209,9 @@ func done(err error) bool {
 // act carries out a rule on the sandbox that find returns, in the transaction that records the intent. This is the one place that tells
 // actions apart.
 func (x *lifecycle) act(ctx context.Context, rule core.ScheduledRule, find func(store.Reader) (core.Sandbox, error)) error {
+	if err := failpoint.Hit(failpoint.ControlRuleDue); err != nil {
+		return err
+	}
 	reason := rule.Reason()
 	switch rule.Action {
 	case core.ActionDelete:

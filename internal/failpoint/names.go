@@ -23,6 +23,7 @@ const (
 	ControlTenantDeleted   = "control.tenant.deleted"
 	ControlTenantEmptied   = "control.tenant.emptied"
 	ControlOnceNoted       = "control.once.noted"
+	ControlRuleDue         = "control.rule.due"
 
 	ControlOperationRecorded = "control.operation.recorded"
 	ControlOperationWorked   = "control.operation.worked"
@@ -90,7 +91,7 @@ func Names() []string {
 		ControlWakeRecorded, ControlWakeNodeDone, ControlWakeCommitted,
 		ControlDeleteRecorded, ControlDeleteNodeDone, ControlDeleteCommitted,
 		ControlResizeRecorded, ControlResizeNodeDone, ControlResizeCommitted,
-		ControlExecRecorded, ControlExecStarted, ControlExecEnded, ControlOnceNoted,
+		ControlExecRecorded, ControlExecStarted, ControlExecEnded, ControlOnceNoted, ControlRuleDue,
 		ControlTenantDeleted, ControlTenantEmptied,
 		ControlOperationRecorded, ControlOperationWorked, ControlOperationEnded,
 		ControlTemplateMade, ControlTemplateDeleted, ControlTemplateTreeGone,

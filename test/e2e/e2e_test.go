@@ -104,6 +104,8 @@ func TestSandboxes(t *testing.T) {
 		{"second server is refused", testSecondServer},
 		{"ttl while the server is down", testTTLWhileDown},
 		{"idle", testIdle},
+		{"idle, stopped, woken, idle again", testIdleStops},
+		{"rules while the server is down", testRulesWhileDown},
 		{"many tagged execs at once", testTags},
 		{"sandbox lives through a restart", testRestart},
 		{"an older database", testOlderDatabase},

@@ -50,6 +50,8 @@ func TestFaults(t *testing.T) {
 			run = testResize
 		case strings.Contains(point, ".exec."):
 			run = testExec
+		case strings.Contains(point, ".rule."):
+			run = testRule
 		case strings.Contains(point, ".tenant."):
 			run = testTenant
 		case strings.Contains(point, ".template."), strings.Contains(point, ".operation."), strings.Contains(point, ".capture."):
@@ -67,6 +69,7 @@ func TestFaults(t *testing.T) {
 		t.Run("stop "+point+" kill", func(t *testing.T) { testStop(t, e, point, "kill") })
 	}
 	t.Run("once", func(t *testing.T) { testOnce(t, e) })
+	t.Run("rules", func(t *testing.T) { testRules(t, e) })
 	t.Run("burst of 100", func(t *testing.T) { testBurst(t, e) })
 	t.Run("kill while busy", func(t *testing.T) { testKillWhileBusy(t, e) })
 	t.Run("follow", func(t *testing.T) { testFollowKilled(t, e) })
