@@ -138,6 +138,7 @@ generate: ## Everything that is made from a source: API types, references, golde
 	$(GO) -C tools run ./protos -root .. $$(git ls-files '*.proto')
 	$(GO) test ./internal/cli -run Help -update
 	$(GO) test ./internal/config -update
+	$(GO) test ./internal/core -run Reference -update
 	$(MAKE) --no-print-directory build
 	@mkdir -p docs/reference
 	$(BIN) reference >docs/reference/cli.md.new && mv docs/reference/cli.md.new docs/reference/cli.md

@@ -123,11 +123,11 @@ func sandboxSettings() []setting {
 	return []setting{
 		{
 			key: "ttl.default", def: "1h", allowed: "a duration such as 90s, 1h30m or 7d, at least 1s and at most ttl.max",
-			doc:     "Age at which an ephemeral sandbox is deleted whose creator named neither a ttl nor an idle rule. For clients of PandaStack it is the idle rule of one without a ttl.",
+			doc:     "Age at which an ephemeral sandbox is deleted whose creator named neither a ttl nor another rule that deletes it. For clients of PandaStack it is the idle rule of one without a ttl.",
 			binding: duration(func(c *Config) *time.Duration { return &c.TTL.Default }, time.Second),
 		}, {
 			key: "ttl.max", def: "24h", allowed: "a duration such as 90s, 1h30m or 7d, at least 1s",
-			doc:     "Greatest ttl that an ephemeral sandbox may be given. Persistent sandboxes and those with an idle rule may be without one.",
+			doc:     "Greatest ttl that an ephemeral sandbox may be given. Persistent sandboxes and those that another rule deletes may be without one.",
 			binding: duration(func(c *Config) *time.Duration { return &c.TTL.Max }, time.Second),
 		}, {
 			key: "sandbox.vcpus", def: "1", allowed: "a number from 0.1 to sandbox.vcpus_max",

@@ -112,7 +112,7 @@ func (r *repair) reconcileOne(ctx context.Context, sb core.Sandbox, runs, reboot
 	case sb.Operation == core.OpWake:
 		cause := core.Errorf(core.CodeUnavailable, "the server was restarted during the wake")
 		return r.waking.undo(ctx, sb.ID, system("reconcile"), sb.Incarnation, cause)
-	case sb.State == core.StateRunning && !runs && rebooted && sb.Persistent:
+	case sb.State == core.StateRunning && !runs && rebooted && core.AfterReboot(sb.State, sb.Persistent) == core.StateStopped:
 		return r.rebooted(ctx, sb)
 	case sb.State == core.StateRunning && !runs && rebooted:
 		return r.failed(ctx, core.NodeExit{Sandbox: sb.ID, Incarnation: sb.Incarnation, Reason: rebootReason}, r.usage.seen)

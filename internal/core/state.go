@@ -152,3 +152,18 @@ func Begin(state State, underWay, op OperationKind) error {
 	}
 	return nil
 }
+
+// AfterReboot is the state in which a sandbox is found after its node's machine was restarted: what was in memory is gone.
+func AfterReboot(s State, persistent bool) State {
+	switch s {
+	case StateCreating:
+		return StateDeleted
+	case StateRunning, StateFrozen:
+		if persistent {
+			return StateStopped
+		}
+		return StateFailed
+	case StateStandby, StateHibernated, StateStopped, StateFailed, StateDeleted:
+	}
+	return s
+}
