@@ -2020,6 +2020,12 @@ type SandboxListenerProto string
 
 // SandboxLoss What there is of a sandbox that would be lost.
 type SandboxLoss struct {
+	// CheckpointAt Of what moment that checkpoint is.
+	CheckpointAt time.Time `json:"checkpoint_at,omitempty,omitzero"`
+
+	// CheckpointID The newest checkpoint that a delete leaves: it has the files as they were then; absent if there is none, and for a stop.
+	CheckpointID string `json:"checkpoint_id,omitempty,omitzero"`
+
 	// DiskBytes How much of its files it wrote itself, in bytes; absent unless they are lost, and where nobody can tell.
 	DiskBytes *int64 `json:"disk_bytes,omitempty"`
 

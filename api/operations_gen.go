@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "d98c3a8726dd08b7256320f835e9b370e7918e9dc1e84fa833f04924c6f79217"
+const DocumentDigest = "2ba70ed4f8e940f876547f16e8f32ffaddac4d8860f242f26a580023ca2bf6c0"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "ea82211ec032af880865f7f00056a497f3f4c258db42b29b3d7468124d08f24a"
+const TypesDigest = "6644f02116a499148f85adc01feb247a3dc0c05db36e112abf97de407dd7adeb"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

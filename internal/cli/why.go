@@ -159,5 +159,9 @@ func lossText(l shoal.SandboxLoss) string {
 	if len(list) == 0 {
 		return "nothing"
 	}
-	return strings.Join(list, ", ")
+	text := strings.Join(list, ", ")
+	if l.CheckpointID != "" {
+		text += "; checkpoint " + l.CheckpointID + " keeps those of " + l.CheckpointAt.Local().Format(time.DateTime)
+	}
+	return text
 }

@@ -22,6 +22,8 @@ type Why struct {
 	Rules []core.ScheduledRule
 	// Metrics is nil if it doesn't run, or nobody can tell.
 	Metrics *core.SandboxMetrics
+	// Kept is the newest checkpoint that is left when it is deleted; nil if there is none.
+	Kept *core.Checkpoint
 	// KeptBytes is what it keeps of its own writes; -1 if nobody can tell.
 	KeptBytes int64
 }
@@ -49,7 +51,13 @@ func (x *whys) Why(ctx context.Context, p Principal, ref string) (w Why, err err
 		if w.Sandbox, err = p.find(r, ref); err != nil {
 			return err
 		}
-		w.Execs, err = r.OpenExecs(w.Sandbox.ID)
+		if w.Execs, err = r.OpenExecs(w.Sandbox.ID); err != nil {
+			return err
+		}
+		list, err := r.CheckpointsOf(w.Sandbox.ID)
+		if i := slices.IndexFunc(list, outlives); i >= 0 {
+			w.Kept = &list[i]
+		}
 		return err
 	})
 	if err != nil {
@@ -64,6 +72,11 @@ func (x *whys) Why(ctx context.Context, p Principal, ref string) (w Why, err err
 		w.Metrics = x.metrics(ctx, w.Sandbox.ID)
 	}
 	return w, nil
+}
+
+// outlives reports whether a checkpoint is left when its sandbox is deleted.
+func outlives(c core.Checkpoint) bool {
+	return c.State == core.CheckpointReady && c.Cause == core.CauseCall
 }
 
 // kept is what a sandbox keeps of its own writes; -1 if nobody can tell.

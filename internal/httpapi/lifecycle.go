@@ -116,5 +116,8 @@ func encodeCosts(w control.Why) (costs api.SandboxCosts, stop, del api.SandboxLo
 	}
 	del = stop
 	del.Files, del.DiskBytes = true, costs.DiskBytes
+	if w.Kept != nil {
+		del.CheckpointID, del.CheckpointAt = string(w.Kept.ID), w.Kept.CreatedAt
+	}
 	return costs, stop, del
 }
