@@ -131,7 +131,14 @@ func (c *checkpoints) DeleteCheckpoint(ctx context.Context, p Principal, id core
 	}
 	return c.keeping.remove(ctx, p.Actor, "", func(r store.Reader) ([]core.Checkpoint, error) {
 		rec, err := p.findCheckpoint(r, id)
-		return []core.Checkpoint{rec}, err
+		if err != nil {
+			return nil, err
+		}
+		free, err := notRestored(r, []core.Checkpoint{rec})
+		if err == nil && len(free) == 0 {
+			err = &core.Error{Code: core.CodeConflict, Message: "its sandbox is being restored to it: try again when that has ended", RetryAfter: time.Second}
+		}
+		return free, err
 	})
 }
 

@@ -79,23 +79,27 @@ func withSandbox(r store.Reader, id core.SandboxID, all bool) (gone []core.Check
 	return gone, err
 }
 
-// keepLast deletes a sandbox's checkpoints that calls have made, but for the newest. That it can't is no failure of the one that was made.
-func (c *checkpoints) keepLast(ctx context.Context, made core.Checkpoint, most int) {
+// keepNewest deletes a sandbox's checkpoints that there are for one cause, but for the newest. That it can't is no failure of the one that
+// was made.
+func (c *checkpoints) keepNewest(ctx context.Context, id core.SandboxID, cause core.CheckpointCause, most int) {
 	err := c.keeping.remove(context.WithoutCancel(ctx), system("keep_last"), "keep_last", func(r store.Reader) (gone []core.Checkpoint, err error) {
-		list, err := r.CheckpointsOf(made.Sandbox)
+		list, err := r.CheckpointsOf(id)
+		if err != nil {
+			return nil, err
+		}
 		kept := 0
 		for _, rec := range list {
-			if rec.Cause != core.CauseCall || rec.State != core.CheckpointReady {
+			if rec.Cause != cause || rec.State != core.CheckpointReady {
 				continue
 			}
 			if kept++; kept > most {
 				gone = append(gone, rec)
 			}
 		}
-		return gone, err
+		return notRestored(r, gone)
 	})
 	if err != nil {
-		c.log.ErrorContext(ctx, "delete older checkpoints", slog.String("sandbox_id", string(made.Sandbox)), slog.Any("err", err))
+		c.log.ErrorContext(ctx, "delete older checkpoints", slog.String("sandbox_id", string(id)), slog.Any("err", err))
 	}
 }
 
@@ -209,7 +213,11 @@ func (k *checkpointKeeping) expire(ctx context.Context) (time.Duration, error) {
 	at, ok, err := next()
 	if err == nil && ok && !at.After(k.clock.Now()) {
 		err = k.remove(ctx, system("ttl"), "ttl", func(r store.Reader) ([]core.Checkpoint, error) {
-			return r.ExpiredCheckpoints(k.clock.Now())
+			list, err := r.ExpiredCheckpoints(k.clock.Now())
+			if err != nil {
+				return nil, err
+			}
+			return notRestored(r, list)
 		})
 		if err == nil {
 			at, ok, err = next()

@@ -48,7 +48,7 @@ func (c *checkpoints) CreateCheckpoint(ctx context.Context, p Principal, ref str
 	}
 	turn.keep(ctx, rec)
 	if spec.KeepLast > 0 {
-		c.keepLast(ctx, rec, spec.KeepLast)
+		c.keepNewest(ctx, rec.Sandbox, core.CauseCall, spec.KeepLast)
 	}
 	return rec, failpoint.Hit(failpoint.ControlCheckpointCommitted)
 }

@@ -85,6 +85,10 @@ type node struct {
 	deleted   map[core.SandboxID]int
 	templates map[core.TemplateID]bool
 	exits     chan core.NodeExit
+	// restored is what the files of sandboxes were last restored to.
+	restored map[core.SandboxID]core.TreeSource
+	// onRestore runs inside Restore, with nothing done yet; midRestore when the machine is ended and the files are others.
+	onRestore, midRestore func(ctx context.Context, spec core.NodeSpec) error
 
 	// onCreate runs inside Create, with the machine not yet there.
 	onCreate func(ctx context.Context, spec core.NodeSpec) error
@@ -121,7 +125,7 @@ func newNode() *node {
 		max: 1000, reserved: map[core.SandboxID]core.Resources{}, running: map[core.SandboxID]core.NodeSpec{},
 		guests: map[core.SandboxID]*guest{}, deleted: map[core.SandboxID]int{}, templates: map[core.TemplateID]bool{},
 		checkpoints: map[core.CheckpointID]core.CheckpointTree{},
-		exits:       make(chan core.NodeExit, 8),
+		restored:    map[core.SandboxID]core.TreeSource{}, exits: make(chan core.NodeExit, 8),
 	}
 }
 

@@ -62,12 +62,17 @@ func (f *finder) exec(ctx context.Context, p Principal, ref string, id core.Exec
 	return sb, e, err
 }
 
-// settleMost bounds how long a call waits for a create, a stop or a wake that is under way.
+// settleMost bounds how long a call waits for a create, a stop, a wake or a restore that is under way.
 const settleMost = 10 * time.Second
 
 // unsettled reports whether a sandbox is on its way to another state, and there in a moment.
 func unsettled(sb core.Sandbox) bool {
-	return sb.State == core.StateCreating || sb.Operation == core.OpStop || sb.Operation == core.OpWake
+	switch sb.Operation {
+	case core.OpStop, core.OpWake, core.OpRestore:
+		return true
+	default:
+		return sb.State == core.StateCreating
+	}
 }
 
 // settled finds a sandbox. One that is unsettled is waited for, until settleMost has passed or the server closes.
@@ -97,7 +102,7 @@ func (f *finder) settled(ctx context.Context, p Principal, ref string) (core.San
 
 // usable says why nothing can be done inside a sandbox, unless it runs and stays so.
 func usable(sb core.Sandbox) error {
-	if sb.State == core.StateRunning && sb.Operation != core.OpStop {
+	if sb.State == core.StateRunning && sb.Operation != core.OpStop && sb.Operation != core.OpRestore {
 		return nil
 	}
 	msg := "the sandbox is " + string(sb.State)

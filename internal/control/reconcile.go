@@ -19,6 +19,7 @@ type repair struct {
 	resizing  *resizing
 	stopping  *stopping
 	waking    *waking
+	restoring *restoring
 	boot      *boot
 	lifecycle *lifecycle
 }
@@ -112,6 +113,9 @@ func (r *repair) reconcileOne(ctx context.Context, sb core.Sandbox, runs, reboot
 	case sb.Operation == core.OpWake:
 		cause := core.Errorf(core.CodeUnavailable, "the server was restarted during the wake")
 		return r.waking.undo(ctx, sb.ID, system("reconcile"), sb.Incarnation, cause)
+	case sb.Operation == core.OpRestore:
+		r.restoring.resume(sb, runs)
+		return nil
 	case sb.State == core.StateRunning && !runs && rebooted && core.AfterReboot(sb.State, sb.Persistent) == core.StateStopped:
 		return r.rebooted(ctx, sb)
 	case sb.State == core.StateRunning && !runs && rebooted:

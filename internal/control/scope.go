@@ -51,6 +51,8 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"DeleteSandbox":      core.ScopeSandboxesWrite,
 		"StopSandbox":        core.ScopeSandboxesWrite,
 		"WakeSandbox":        core.ScopeSandboxesWrite,
+		"RestoreSandbox":     core.ScopeSandboxesWrite,
+		"ResetSandbox":       core.ScopeSandboxesWrite,
 		"GetSandbox":         core.ScopeSandboxesRead,
 		"ListSandboxes":      core.ScopeSandboxesRead,
 		"Metrics":            core.ScopeSandboxesRead,

@@ -95,6 +95,7 @@ type Service struct {
 	resizing   *resizing
 	stopping   *stopping
 	waking     *waking
+	restoring  *restoring
 	lifecycle  *lifecycle
 	forgetting *forgetting
 	idle       *idle
@@ -170,6 +171,8 @@ func New(cfg Config) *Service {
 		lifecycle: s.lifecycle, stopping: s.stopping, waking: s.waking, boot: &boot{deps: d, node: cfg.NodeID, id: cfg.BootID},
 	}
 	s.waking.failed = s.repair.failed
+	s.restoring = &restoring{finder: s.finder, once: s.once, checkpoints: s.checkpoints, watchers: s.watchers, waking: s.waking}
+	s.repair.restoring = s.restoring
 	return s
 }
 

@@ -94,7 +94,7 @@ func (x *waking) check(r store.Reader, p Principal, id core.SandboxID) (core.San
 	switch {
 	case err != nil:
 		return sb, err
-	case sb.State == core.StateRunning && sb.Operation != core.OpStop:
+	case sb.State == core.StateRunning && sb.Operation != core.OpStop && sb.Operation != core.OpRestore:
 		return sb, nil
 	case sb.State == core.StateFailed:
 		return sb, core.Errorf(core.CodeConflict, "the sandbox has failed (%s): stop it first, which keeps its files, then wake it", sb.Failure)

@@ -17,8 +17,11 @@ const (
 	EventSandboxStopping EventType = "sandbox.stopping"
 	EventSandboxStopped  EventType = "sandbox.stopped"
 	EventSandboxWaking   EventType = "sandbox.waking"
-	EventSandboxFailed   EventType = "sandbox.failed"
-	EventSandboxDeleted  EventType = "sandbox.deleted"
+	// EventSandboxRestoring: a restore has begun, of what Data names, and sandbox.restored or sandbox.failed says how it ended.
+	EventSandboxRestoring EventType = "sandbox.restoring"
+	EventSandboxRestored  EventType = "sandbox.restored"
+	EventSandboxFailed    EventType = "sandbox.failed"
+	EventSandboxDeleted   EventType = "sandbox.deleted"
 	// EventSandboxResized: its resources are others from here on; Data has vcpus and memory_bytes as they are now.
 	EventSandboxResized EventType = "sandbox.resized"
 	EventExecStarted    EventType = "exec.started"
@@ -35,7 +38,7 @@ const (
 // EventTypes lists every type.
 func EventTypes() []EventType {
 	return []EventType{
-		EventSandboxCreating, EventSandboxRunning, EventSandboxStopping, EventSandboxStopped, EventSandboxWaking, EventSandboxFailed, EventSandboxDeleted, EventSandboxResized,
+		EventSandboxCreating, EventSandboxRunning, EventSandboxStopping, EventSandboxStopped, EventSandboxWaking, EventSandboxRestoring, EventSandboxRestored, EventSandboxFailed, EventSandboxDeleted, EventSandboxResized,
 		EventExecStarted, EventExecEnded, EventTemplateReady, EventTemplateFailed, EventKeyCreated, EventKeyDeleted,
 		EventTenantCreated, EventTenantUpdated, EventTenantDeleted,
 		EventTemplateImporting, EventTemplateDeleted, EventTemplateTagged, EventTemplateUntagged,

@@ -91,6 +91,10 @@ type Node interface {
 	// answered. It needs a reservation. On any error nothing of it runs, its tree stays and the reservation is given back; canceling
 	// ctx undoes what was begun.
 	Wake(ctx context.Context, spec NodeSpec) error
+	// Restore puts the files of a checkpoint or a template in the place of those that a sandbox has, in whatever condition that is, and
+	// starts it on them as Wake does. It needs a reservation. On an error its guest agent still answers if nothing was done yet; otherwise
+	// nothing of it runs, the reservation is given back, and its files are all of the one or all of the other.
+	Restore(ctx context.Context, spec NodeSpec, from TreeSource) error
 	// Delete ends and removes a sandbox in any condition. What can't be reclaimed at once is reclaimed later.
 	Delete(ctx context.Context, id SandboxID) error
 	// Guest returns the way to a running sandbox's guest agent, unavailable if it does not run.

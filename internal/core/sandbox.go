@@ -40,6 +40,9 @@ type Sandbox struct {
 	Operation OperationKind
 	// OperationSince is when Operation began; zero if there is none.
 	OperationSince time.Time
+	// OperationArg is what the operation is about, so that another server can take it up: of a restore the checkpoint, empty for what the
+	// sandbox was made from.
+	OperationArg string
 	// Incarnation rises whenever the sandbox's processes start anew; a command that carries an older one is refused.
 	Incarnation int64
 	// Node and Epoch are the lease under which it runs.
@@ -78,10 +81,12 @@ type Sandbox struct {
 }
 
 // Begin notes that an operation is under way.
-func (sb *Sandbox) Begin(op OperationKind, at time.Time) { sb.Operation, sb.OperationSince = op, at }
+func (sb *Sandbox) Begin(op OperationKind, at time.Time) {
+	sb.Operation, sb.OperationSince, sb.OperationArg = op, at, ""
+}
 
 // End notes that no operation is under way any more.
-func (sb *Sandbox) End() { sb.Operation, sb.OperationSince = OpNone, time.Time{} }
+func (sb *Sandbox) End() { sb.Begin(OpNone, time.Time{}) }
 
 // SandboxSpec is what a caller asks for at create.
 type SandboxSpec struct {

@@ -2,28 +2,31 @@ package failpoint
 
 // The points, named package.operation.place.
 const (
-	ControlCreateRecorded  = "control.create.recorded"
-	ControlCreateNodeDone  = "control.create.node-done"
-	ControlCreateCommitted = "control.create.committed"
-	ControlStopRecorded    = "control.stop.recorded"
-	ControlStopNodeDone    = "control.stop.node-done"
-	ControlStopCommitted   = "control.stop.committed"
-	ControlWakeRecorded    = "control.wake.recorded"
-	ControlWakeNodeDone    = "control.wake.node-done"
-	ControlWakeCommitted   = "control.wake.committed"
-	ControlDeleteRecorded  = "control.delete.recorded"
-	ControlDeleteNodeDone  = "control.delete.node-done"
-	ControlDeleteCommitted = "control.delete.committed"
-	ControlResizeRecorded  = "control.resize.recorded"
-	ControlResizeNodeDone  = "control.resize.node-done"
-	ControlResizeCommitted = "control.resize.committed"
-	ControlExecRecorded    = "control.exec.recorded"
-	ControlExecStarted     = "control.exec.started"
-	ControlExecEnded       = "control.exec.ended"
-	ControlTenantDeleted   = "control.tenant.deleted"
-	ControlTenantEmptied   = "control.tenant.emptied"
-	ControlOnceNoted       = "control.once.noted"
-	ControlRuleDue         = "control.rule.due"
+	ControlCreateRecorded   = "control.create.recorded"
+	ControlCreateNodeDone   = "control.create.node-done"
+	ControlCreateCommitted  = "control.create.committed"
+	ControlStopRecorded     = "control.stop.recorded"
+	ControlStopNodeDone     = "control.stop.node-done"
+	ControlStopCommitted    = "control.stop.committed"
+	ControlWakeRecorded     = "control.wake.recorded"
+	ControlWakeNodeDone     = "control.wake.node-done"
+	ControlWakeCommitted    = "control.wake.committed"
+	ControlRestoreRecorded  = "control.restore.recorded"
+	ControlRestoreNodeDone  = "control.restore.node-done"
+	ControlRestoreCommitted = "control.restore.committed"
+	ControlDeleteRecorded   = "control.delete.recorded"
+	ControlDeleteNodeDone   = "control.delete.node-done"
+	ControlDeleteCommitted  = "control.delete.committed"
+	ControlResizeRecorded   = "control.resize.recorded"
+	ControlResizeNodeDone   = "control.resize.node-done"
+	ControlResizeCommitted  = "control.resize.committed"
+	ControlExecRecorded     = "control.exec.recorded"
+	ControlExecStarted      = "control.exec.started"
+	ControlExecEnded        = "control.exec.ended"
+	ControlTenantDeleted    = "control.tenant.deleted"
+	ControlTenantEmptied    = "control.tenant.emptied"
+	ControlOnceNoted        = "control.once.noted"
+	ControlRuleDue          = "control.rule.due"
 
 	ControlOperationRecorded = "control.operation.recorded"
 	ControlOperationWorked   = "control.operation.worked"
@@ -50,6 +53,9 @@ const (
 	NodeWakeStarted      = "node.wake.started"
 	NodeWakeConfigured   = "node.wake.configured"
 	NodeWakeReady        = "node.wake.ready"
+	NodeRestoreJournaled = "node.restore.journaled"
+	NodeRestoreEnded     = "node.restore.ended"
+	NodeRestoreReplaced  = "node.restore.replaced"
 	NodeDeleteBegun      = "node.delete.begun"
 	NodeDeleteKilled     = "node.delete.killed"
 	NodeDeleteDetached   = "node.delete.detached"
@@ -89,6 +95,7 @@ func Names() []string {
 		ControlCreateRecorded, ControlCreateNodeDone, ControlCreateCommitted,
 		ControlStopRecorded, ControlStopNodeDone, ControlStopCommitted,
 		ControlWakeRecorded, ControlWakeNodeDone, ControlWakeCommitted,
+		ControlRestoreRecorded, ControlRestoreNodeDone, ControlRestoreCommitted,
 		ControlDeleteRecorded, ControlDeleteNodeDone, ControlDeleteCommitted,
 		ControlResizeRecorded, ControlResizeNodeDone, ControlResizeCommitted,
 		ControlExecRecorded, ControlExecStarted, ControlExecEnded, ControlOnceNoted, ControlRuleDue,
@@ -100,6 +107,7 @@ func Names() []string {
 		NodeStopJournaled, NodeStopReclaimed,
 		NodeWakeJournaled, NodeWakeTree, NodeWakeAttached, NodeWakeRunDir, NodeWakeIsolated,
 		NodeWakeStarted, NodeWakeConfigured, NodeWakeReady,
+		NodeRestoreJournaled, NodeRestoreEnded, NodeRestoreReplaced,
 		NodeDeleteBegun, NodeDeleteKilled, NodeDeleteDetached, NodeDeleteTreeGone, NodeDeleteRunDirGone,
 		NodeResizeJournaled, NodeResizeHalf, NodeResizeDone,
 		NodeImportCreated, NodeImportFilled, NodeImportFrozen,

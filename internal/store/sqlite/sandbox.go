@@ -17,7 +17,7 @@ const maxFilterLabels = 100
 
 const sandboxColumns = `id, tenant, name, template_id, template_name, state, operation, operation_since, incarnation, node, epoch,
 	persistent, vcpus, memory_bytes, disk_bytes, env, labels, created_at, started_at, expires_at, deleted_at, failure,
-	idle, on_idle, active_at, pids, open_files, cpu_weight, io_weight, state_since, rules, head, source, config, parent`
+	idle, on_idle, active_at, pids, open_files, cpu_weight, io_weight, state_since, rules, head, source, config, parent, operation_arg`
 
 const selectSandbox = "SELECT " + sandboxColumns + " FROM sandbox "
 
@@ -29,7 +29,7 @@ func scanSandbox(r row) (b core.Sandbox, err error) {
 		(*instant)(&b.ExpiresAt), (*instant)(&b.DeletedAt), &b.Failure,
 		&b.Idle, &b.OnIdle, (*instant)(&b.ActiveAt),
 		&b.Resources.Pids, &b.Resources.OpenFiles, &b.Resources.CPUWeight, &b.Resources.IOWeight,
-		(*instant)(&b.StateSince), jsonOf(&b.Rules), &b.Head, &b.Source, jsonOf(&b.Config), &b.Parent)
+		(*instant)(&b.StateSince), jsonOf(&b.Rules), &b.Head, &b.Source, jsonOf(&b.Config), &b.Parent, &b.OperationArg)
 	return b, err
 }
 
@@ -130,7 +130,7 @@ func (r *reader) CountSandboxes() (map[core.State]int, error) {
 }
 
 const putSandbox = "INSERT INTO sandbox (" + sandboxColumns + `, next_rule_at)
-	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 	ON CONFLICT (id) DO UPDATE SET name = excluded.name, template_id = excluded.template_id,
 	template_name = excluded.template_name, state = excluded.state, operation = excluded.operation,
 	operation_since = excluded.operation_since, incarnation = excluded.incarnation, node = excluded.node,
@@ -141,7 +141,7 @@ const putSandbox = "INSERT INTO sandbox (" + sandboxColumns + `, next_rule_at)
 	idle = excluded.idle, on_idle = excluded.on_idle, active_at = excluded.active_at,
 	pids = excluded.pids, open_files = excluded.open_files, cpu_weight = excluded.cpu_weight, io_weight = excluded.io_weight,
 	state_since = excluded.state_since, rules = excluded.rules, next_rule_at = excluded.next_rule_at,
-	head = excluded.head, source = excluded.source, config = excluded.config, parent = excluded.parent`
+	head = excluded.head, source = excluded.source, config = excluded.config, parent = excluded.parent, operation_arg = excluded.operation_arg`
 
 // PutSandbox inserts or replaces a sandbox.
 func (w *writer) PutSandbox(b core.Sandbox) error {
@@ -164,7 +164,7 @@ func (w *writer) PutSandbox(b core.Sandbox) error {
 		int64(b.Idle), b.OnIdle, instant(b.ActiveAt),
 		b.Resources.Pids, b.Resources.OpenFiles, b.Resources.CPUWeight, b.Resources.IOWeight,
 		instant(b.StateSince), jsonOf(&b.Rules), b.Head,
-		b.Source, jsonOf(&b.Config), b.Parent, instant(next.DueAt))
+		b.Source, jsonOf(&b.Config), b.Parent, b.OperationArg, instant(next.DueAt))
 	if isUnique(err) {
 		return &core.Error{Code: core.CodeConflict, Field: "name", Message: fmt.Sprintf("another sandbox has the name %q", b.Name), Err: err}
 	}

@@ -64,8 +64,8 @@ func (r *reader) TenantUse(tenant core.TenantID, now time.Time) (core.TenantUse,
 			&u.Checkpoints, &u.CheckpointBytes)
 		return u, err
 	}, `SELECT count(*),
-		coalesce(sum(CASE WHEN state IN ('creating', 'running', 'frozen') OR operation = 'wake' THEN vcpus ELSE 0.0 END), 0.0),
-		coalesce(sum(CASE WHEN state IN ('creating', 'running', 'frozen') OR operation = 'wake' THEN memory_bytes ELSE 0 END), 0),
+		coalesce(sum(CASE WHEN state IN ('creating', 'running', 'frozen') OR operation IN ('wake', 'restore') THEN vcpus ELSE 0.0 END), 0.0),
+		coalesce(sum(CASE WHEN state IN ('creating', 'running', 'frozen') OR operation IN ('wake', 'restore') THEN memory_bytes ELSE 0 END), 0),
 		CAST(min(total(disk_bytes), 9e18) AS INTEGER), -- an exact sum that grows too large is an error
 		(SELECT count(*) FROM template WHERE tenant = ?1), (SELECT coalesce(sum(size_bytes), 0) FROM template WHERE tenant = ?1),
 		(SELECT count(*) FROM api_key WHERE tenant = ?1 AND (expires_at IS NULL OR expires_at > ?2)),

@@ -40,7 +40,7 @@ func testSandboxFields(t *testing.T, open Open) {
 	s := start(t, open)
 	full := core.Sandbox{
 		ID: core.SandboxID(core.NewID()), Tenant: alice, Name: "full", Template: "tmpl", TemplateName: "base",
-		State: core.StateCreating, Operation: core.OpCreate, OperationSince: epoch().Add(1),
+		State: core.StateCreating, Operation: core.OpCreate, OperationSince: epoch().Add(1), OperationArg: "arg",
 		Incarnation: 3, Node: "node", Epoch: 1 << 40, Persistent: true,
 		Resources: core.Resources{VCPUs: 1.5, MemoryBytes: 1 << 33, DiskBytes: 1 << 42, Pids: 341, OpenFiles: 4096, CPUWeight: 50, IOWeight: 70},
 		Env:       map[string]string{"A": "b", "ü\n\x00\"": "é'; DROP TABLE sandbox"},

@@ -1,0 +1,237 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"shoal/internal/core"
+	"shoal/internal/failpoint"
+	"shoal/internal/store"
+)
+
+// RestoreSpec asks for a sandbox's files to be those of a checkpoint of it, or as they were when it was made.
+type RestoreSpec struct {
+	// Checkpoint is the one to go back to; empty, for a reset, is what the sandbox was made from.
+	Checkpoint core.CheckpointID
+	// Discard keeps no checkpoint of what is replaced.
+	Discard bool
+	// Once, unless it is nil, makes a repeat of the call return what the first one did.
+	Once *core.Once
+}
+
+// Restored is what came of a restore.
+type Restored struct {
+	Sandbox core.Sandbox
+	// Saved is the checkpoint of what was replaced; empty if none was made.
+	Saved core.CheckpointID
+}
+
+// keepReplaced is how many checkpoints of what restores have replaced are kept of a sandbox.
+const keepReplaced = 10
+
+// RestoreSandbox puts the files of one of a sandbox's checkpoints in the place of those that it has, and starts it on them. Id, name, limits
+// and lifecycle stay. Its processes are ended at once; what they have written until then is kept in a checkpoint of its own, unless the
+// caller discards it.
+func (s *Service) RestoreSandbox(ctx context.Context, p Principal, ref string, spec RestoreSpec) (Restored, error) {
+	if err := p.may("RestoreSandbox"); err != nil {
+		return Restored{}, err
+	}
+	if spec.Checkpoint == "" {
+		return Restored{}, core.Invalid("checkpoint_id", "say which checkpoint to go back to; a reset goes back to what the sandbox was made from")
+	}
+	return s.restoring.call(ctx, p, ref, spec)
+}
+
+// ResetSandbox puts a sandbox's files back to what it was made from, as RestoreSandbox does.
+func (s *Service) ResetSandbox(ctx context.Context, p Principal, ref string, spec RestoreSpec) (Restored, error) {
+	if err := p.may("ResetSandbox"); err != nil {
+		return Restored{}, err
+	}
+	spec.Checkpoint = ""
+	return s.restoring.call(ctx, p, ref, spec)
+}
+
+// restoring restores sandboxes.
+//
+// What is replaced is saved first, as any checkpoint is. Then the record has the new incarnation and says that a restore is under way, and of
+// what, until the node has done it. Cut off by a crash it is done again. If the node can't, the sandbox has failed, and its files are as they
+// were or as the checkpoint has them: both checkpoints are there.
+type restoring struct {
+	*finder
+	once        *once
+	checkpoints *checkpoints
+	watchers    *watchers
+	waking      *waking
+}
+
+// call restores a sandbox for a call.
+func (x *restoring) call(ctx context.Context, p Principal, ref string, spec RestoreSpec) (res Restored, err error) {
+	if err := p.needKey(); err != nil {
+		return res, err
+	}
+	turn, err := x.once.begin(ctx, p, "restore of "+ref, spec.Once)
+	if err != nil {
+		return res, err
+	}
+	defer turn.over()
+	seen, err := x.settled(ctx, p, ref)
+	if err != nil {
+		return res, err
+	}
+	if turn != nil && turn.found != nil {
+		turn.repeated()
+		return Restored{Sandbox: seen, Saved: turn.found.Checkpoint}, nil
+	}
+	saved := make(chan core.CheckpointID, 1)
+	res.Sandbox, err = x.whole(ctx, seen.ID, func(ctx context.Context) (core.Sandbox, error) {
+		sb, id, err := x.restore(ctx, p, seen, spec, turn)
+		saved <- id
+		return sb, err
+	})
+	if err == nil {
+		res.Saved = <-saved
+	}
+	return res, err
+}
+
+// restore restores a sandbox. The caller has the turn.
+func (x *restoring) restore(ctx context.Context, p Principal, seen core.Sandbox, spec RestoreSpec, turn *turn) (sb core.Sandbox, saved core.CheckpointID, err error) {
+	err = x.store.View(ctx, func(r store.Reader) error {
+		sb, err = x.check(r, p, seen, spec.Checkpoint)
+		return err
+	})
+	if err == nil {
+		err = x.node.Reserve(ctx, sb.ID, sb.Resources) // one that runs has it, and keeps it
+	}
+	if err != nil {
+		return sb, "", err
+	}
+	if !spec.Discard {
+		saved, err = x.save(ctx, p, sb)
+	}
+	if err == nil {
+		sb, err = x.record(ctx, p, seen, spec.Checkpoint, saved, turn)
+	}
+	if err != nil {
+		x.giveBack(seen)
+		return sb, saved, err
+	}
+	x.waiters.wake(sb.Tenant)
+	if err = failpoint.Hit(failpoint.ControlRestoreRecorded); err == nil {
+		sb, err = x.finish(ctx, sb, p.Actor)
+	}
+	if err != nil {
+		return sb, saved, x.unfinished(ctx, sb, p.Actor, err)
+	}
+	if saved != "" {
+		x.checkpoints.keepNewest(ctx, sb.ID, core.CauseRestore, keepReplaced)
+	}
+	return sb, saved, failpoint.Hit(failpoint.ControlRestoreCommitted)
+}
+
+// save makes a checkpoint of what a sandbox has.
+func (x *restoring) save(ctx context.Context, p Principal, sb core.Sandbox) (core.CheckpointID, error) {
+	rec, err := x.checkpoints.make(ctx, checkpointing{
+		sandbox: sb.ID, actor: p.Actor, cause: core.CauseRestore, spec: core.CheckpointSpec{Kind: core.CheckpointDisk, Comment: "before a restore"},
+		find: func(r store.Reader) (core.Sandbox, error) { return p.findToChange(r, string(sb.ID)) },
+	})
+	return rec.ID, err
+}
+
+// check looks whether a sandbox can be restored now. seen is how the caller found it: what was started anew or stopped since is not what
+// he meant.
+func (x *restoring) check(r store.Reader, p Principal, seen core.Sandbox, id core.CheckpointID) (core.Sandbox, error) {
+	sb, err := p.findToChange(r, string(seen.ID))
+	if err != nil {
+		return sb, err
+	}
+	if err := core.Begin(sb.State, sb.Operation, core.OpRestore); err != nil {
+		return sb, err
+	}
+	switch {
+	case sb.Operation != core.OpNone: // one that a crash cut off, and that is being done again
+		return sb, &core.Error{Code: core.CodeConflict, Message: "a restore is under way: try again when it has ended", RetryAfter: time.Second}
+	case sb.Incarnation != seen.Incarnation || sb.State != seen.State:
+		return sb, core.Errorf(core.CodeConflict, "the sandbox was restored, stopped or woken meanwhile: look at it, then try again")
+	case sb.State != core.StateRunning:
+		if err := x.quotas.wake(r, sb); err != nil {
+			return sb, err
+		}
+	}
+	return sb, x.checkSource(r, p, sb, id)
+}
+
+// checkSource refuses what a sandbox can't be restored from.
+func (x *restoring) checkSource(r store.Reader, p Principal, sb core.Sandbox, id core.CheckpointID) error {
+	if id == "" {
+		tmpl, err := r.TemplateByID(sb.Template)
+		if core.IsCode(err, core.CodeNotFound) || err == nil && tmpl.State != core.TemplateReady {
+			return core.Errorf(core.CodeConflict, "the template that the sandbox was made from is gone")
+		}
+		return err
+	}
+	rec, err := p.findCheckpoint(r, id)
+	if core.IsCode(err, core.CodeNotFound) {
+		return blame(err, "checkpoint_id")
+	}
+	if err == nil && rec.Sandbox != sb.ID {
+		err = core.Invalid("checkpoint_id", "this is a checkpoint of another sandbox: a sandbox goes back to its own")
+	}
+	return err
+}
+
+// record makes the intent durable.
+func (x *restoring) record(
+	ctx context.Context, p Principal, seen core.Sandbox, id, saved core.CheckpointID, turn *turn,
+) (sb core.Sandbox, err error) {
+	now := x.clock.Now()
+	err = x.store.Update(context.WithoutCancel(ctx), func(tx store.Tx) error {
+		if sb, err = x.check(tx, p, seen, id); err != nil {
+			return err
+		}
+		sb.Incarnation++
+		sb.Begin(core.OpRestore, now)
+		sb.OperationArg = string(id)
+		if err := tx.PutSandbox(sb); err != nil {
+			return err
+		}
+		if err := turn.put(tx, core.KeyedCall{Sandbox: sb.ID, Checkpoint: saved}); err != nil {
+			return err
+		}
+		data := restoreFacts(sb)
+		if saved != "" {
+			data["saved"] = string(saved)
+		}
+		return appendEvent(tx, sb, core.EventSandboxRestoring, p.Actor, now, data)
+	})
+	return sb, err
+}
+
+// restoreFacts names what a sandbox is being restored from.
+func restoreFacts(sb core.Sandbox) map[string]string {
+	if sb.OperationArg == "" {
+		return map[string]string{"template": sb.TemplateName}
+	}
+	return map[string]string{"checkpoint_id": sb.OperationArg}
+}
+
+// giveBack gives back what was reserved for a sandbox that didn't run, and that is not restored.
+func (x *restoring) giveBack(sb core.Sandbox) {
+	if sb.State != core.StateRunning {
+		x.node.Release(sb.ID)
+	}
+}
+
+// notRestored leaves out the checkpoints to which a sandbox is just being restored.
+func notRestored(r store.Reader, list []core.Checkpoint) (free []core.Checkpoint, err error) {
+	for _, rec := range list {
+		sb, err := r.SandboxByID(rec.Sandbox)
+		if err := goneIsDone(err); err != nil {
+			return nil, err
+		}
+		if err != nil || sb.State == core.StateDeleted || sb.Operation != core.OpRestore || sb.OperationArg != string(rec.ID) {
+			free = append(free, rec)
+		}
+	}
+	return free, nil
+}

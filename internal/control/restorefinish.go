@@ -1,0 +1,240 @@
+package control
+
+import (
+	"context"
+	"log/slog"
+
+	"shoal/internal/core"
+	"shoal/internal/failpoint"
+	"shoal/internal/store"
+)
+
+// finish has the node do a restore that is on record, and records that it is done. The caller has the turn.
+func (x *restoring) finish(ctx context.Context, sb core.Sandbox, actor core.Actor) (core.Sandbox, error) {
+	from := core.TreeSource{Checkpoint: core.CheckpointID(sb.OperationArg)}
+	var config core.TemplateConfig
+	err := x.store.View(ctx, func(r store.Reader) (err error) {
+		if from.Checkpoint == "" {
+			from.Template = sb.Template
+		}
+		config, err = configOf(r, sb)
+		return err
+	})
+	if err == nil {
+		err = x.restoreInTurn(ctx, nodeSpec(sb, core.Template{Config: config}), from)
+	}
+	if err == nil {
+		err = failpoint.Hit(failpoint.ControlRestoreNodeDone)
+	}
+	if err != nil {
+		return sb, err
+	}
+	sb, err = x.commit(ctx, sb, actor)
+	if err != nil {
+		return sb, err
+	}
+	if _, err := x.node.Guest(sb.ID); err != nil {
+		return sb, x.waking.endedAtOnce(sb, err)
+	}
+	return sb, nil
+}
+
+// restoreInTurn has the node restore a sandbox when there is a place for it.
+func (x *restoring) restoreInTurn(ctx context.Context, spec core.NodeSpec, from core.TreeSource) error {
+	leave, err := x.gate.enter(ctx, spec.Tenant, nil)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return x.node.Restore(ctx, spec, from)
+}
+
+// underRestore reports whether a record says that this very restore of it is under way.
+func underRestore(now, begun core.Sandbox) bool {
+	return now.State != core.StateDeleted && now.Operation == core.OpRestore && now.Incarnation == begun.Incarnation
+}
+
+// commit records that a sandbox runs on what it was restored to.
+func (x *restoring) commit(ctx context.Context, sb core.Sandbox, actor core.Actor) (core.Sandbox, error) {
+	now := x.clock.Now()
+	err := x.store.Update(context.WithoutCancel(ctx), func(tx store.Tx) error {
+		current, err := tx.SandboxByID(sb.ID)
+		switch {
+		case err != nil:
+			return err
+		case current.State == core.StateDeleted:
+			return core.Errorf(core.CodeNotFound, "no such sandbox")
+		case !underRestore(current, sb): // it was told meanwhile
+			return core.Errorf(core.CodeUnavailable, "the sandbox ended right after it was restored")
+		}
+		data := restoreFacts(current)
+		for k, v := range sizeFacts(current.Resources) {
+			data[k] = v
+		}
+		next, _ := core.Next(current.State, core.OpRestore)
+		current.Head, current.Failure = core.CheckpointID(current.OperationArg), ""
+		current.Become(next.Success, now)
+		current.End()
+		if current.CountsUse() && now.After(current.ActiveAt) {
+			current.ActiveAt = now
+		}
+		sb = current
+		if err := tx.PutSandbox(current); err != nil {
+			return err
+		}
+		if err := loseExecs(tx, current, actor, now); err != nil {
+			return err
+		}
+		return appendEvent(tx, current, core.EventSandboxRestored, actor, now, data)
+	})
+	if err != nil {
+		return sb, err
+	}
+	x.watchers.forget(sb.ID)
+	x.waking.settled(ctx, sb)
+	return sb, nil
+}
+
+// unfinished deals with a restore that failed, and returns why. One that was not begun leaves the sandbox as it was; otherwise it has failed.
+// If the server is closing the next one sees to it.
+func (x *restoring) unfinished(ctx context.Context, sb core.Sandbox, actor core.Actor, cause error) error {
+	switch {
+	case core.IsCode(cause, core.CodeNotFound) && ctx.Err() == nil && x.isGone(ctx, sb):
+		return cause
+	case x.tasks.closing():
+		return cause
+	case ctx.Err() != nil: // nothing else ends it
+		return core.Wrap(core.CodeCanceled, cause, "the sandbox was deleted while it was being restored")
+	}
+	failed := func(err error) {
+		x.log.Warn("record a restore that failed: will be tried again", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
+	}
+	if err := x.fail(context.WithoutCancel(ctx), sb, actor, cause); err != nil {
+		failed(err)
+		x.persist(func(ctx context.Context) error {
+			return x.inTurn(ctx, sb.ID, func(ctx context.Context) error { return x.fail(ctx, sb, actor, cause) })
+		}, failed)
+	}
+	return cause
+}
+
+// isGone reports whether a sandbox was deleted.
+func (x *restoring) isGone(ctx context.Context, sb core.Sandbox) bool {
+	gone := false
+	err := x.store.View(ctx, func(r store.Reader) error {
+		now, err := r.SandboxByID(sb.ID)
+		gone = core.IsCode(err, core.CodeNotFound) || err == nil && now.State == core.StateDeleted
+		return goneIsDone(err)
+	})
+	return err == nil && gone
+}
+
+// fail settles a restore that failed, by what the node has: a machine that was not touched goes on, one that runs on what was restored is
+// taken for that, and a sandbox of which nothing runs has failed. The caller has the turn.
+func (x *restoring) fail(ctx context.Context, sb core.Sandbox, actor core.Actor, cause error) error {
+	var still bool
+	err := x.store.View(ctx, func(r store.Reader) error {
+		now, err := r.SandboxByID(sb.ID)
+		still = err == nil && underRestore(now, sb)
+		return goneIsDone(err)
+	})
+	if err != nil || !still {
+		return err
+	}
+	runs, err := x.machine(ctx, sb.ID)
+	switch {
+	case err != nil:
+		return err
+	case runs == sb.Incarnation:
+		_, err := x.commit(ctx, sb, actor)
+		return err
+	case runs == 0:
+		if err := x.node.Stop(ctx, sb.ID); err != nil {
+			return err
+		}
+	}
+	return x.recordFailed(ctx, sb, actor, cause, runs)
+}
+
+// machine returns the incarnation of a sandbox that runs; 0 if none does.
+func (x *restoring) machine(ctx context.Context, id core.SandboxID) (incarnation int64, err error) {
+	here, err := x.node.List(ctx)
+	for _, n := range here {
+		if n.Sandbox == id && n.Running {
+			incarnation = n.Incarnation
+		}
+	}
+	return incarnation, err
+}
+
+// recordFailed records what became of a sandbox whose restore failed: runs is the incarnation that goes on, 0 if none does.
+func (x *restoring) recordFailed(ctx context.Context, sb core.Sandbox, actor core.Actor, cause error, runs int64) error {
+	now := x.clock.Now()
+	var current core.Sandbox
+	err := x.store.Update(ctx, func(tx store.Tx) (err error) {
+		current = core.Sandbox{}
+		found, err := tx.SandboxByID(sb.ID)
+		if err != nil || !underRestore(found, sb) {
+			return goneIsDone(err)
+		}
+		data := map[string]string{"reason": "its restore failed: " + publicMessage(cause), "code": string(core.CodeOf(cause))}
+		event := core.EventSandboxRunning
+		if runs > 0 {
+			found.Incarnation = runs
+		} else {
+			next, _ := core.Next(found.State, core.OpRestore)
+			found.Become(next.Failure, now)
+			found.Failure, event = data["reason"], core.EventSandboxFailed
+		}
+		found.End()
+		if err := tx.PutSandbox(found); err != nil {
+			return err
+		}
+		if runs == 0 {
+			if err := loseExecs(tx, found, actor, now); err != nil {
+				return err
+			}
+		}
+		current = found
+		return appendEvent(tx, found, event, actor, now, data)
+	})
+	if err != nil || current.ID == "" {
+		return err
+	}
+	if runs == 0 {
+		x.watchers.forget(sb.ID)
+	}
+	x.waking.settled(ctx, current)
+	return nil
+}
+
+// resume does again, in the background, a restore that a restart cut off.
+func (x *restoring) resume(sb core.Sandbox, runs bool) {
+	actor := system("reconcile")
+	act := func(ctx context.Context) error {
+		return x.inTurn(ctx, sb.ID, func(ctx context.Context) error {
+			err := x.again(ctx, sb, actor, runs)
+			if err == nil || ctx.Err() != nil || core.IsCode(err, core.CodeNotFound) && x.isGone(ctx, sb) {
+				return nil
+			}
+			x.log.Warn("a restore that a restart cut off failed", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
+			return x.fail(ctx, sb, actor, err)
+		})
+	}
+	x.persist(act, func(err error) {
+		x.log.Warn("a restore that a restart cut off: will be tried again", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
+	})
+}
+
+// again finishes a restore. runs says that the node had done it before the crash.
+func (x *restoring) again(ctx context.Context, sb core.Sandbox, actor core.Actor, runs bool) (err error) {
+	if runs {
+		_, err = x.commit(ctx, sb, actor)
+		return err
+	}
+	if err := x.node.Reserve(ctx, sb.ID, sb.Resources); err != nil {
+		return err
+	}
+	_, err = x.finish(ctx, sb, actor)
+	return err
+}
