@@ -1149,7 +1149,7 @@ type Event struct {
 	// Seq Rises by one per tenant, without gaps.
 	Seq int64 `json:"seq"`
 
-	// Type What happened as noun.verb: `sandbox.creating`, `sandbox.running`, `sandbox.stopping`, `sandbox.stopped`, `sandbox.waking`, `sandbox.resized`, `sandbox.failed`, `sandbox.deleted`, `exec.started`, `exec.ended`, `template.importing`, `template.ready`, `template.failed`, `template.deleted`, `template.tagged`, `template.untagged`, `key.created`, `key.deleted`, `tenant.created`, `tenant.updated`, `tenant.deleted`, `login.kept`, `login.deleted`, `checkpoint.created`, `checkpoint.failed`, `checkpoint.deleted`, `operation.started`, `operation.ended`.
+	// Type What happened as noun.verb: `sandbox.creating`, `sandbox.running`, `sandbox.stopping`, `sandbox.stopped`, `sandbox.waking`, `sandbox.restoring`, `sandbox.restored`, `sandbox.resized`, `sandbox.failed`, `sandbox.deleted`, `exec.started`, `exec.ended`, `template.importing`, `template.ready`, `template.failed`, `template.deleted`, `template.tagged`, `template.untagged`, `key.created`, `key.deleted`, `tenant.created`, `tenant.updated`, `tenant.deleted`, `login.kept`, `login.deleted`, `checkpoint.created`, `checkpoint.failed`, `checkpoint.deleted`, `operation.started`, `operation.ended`.
 	Type string `json:"type"`
 }
 

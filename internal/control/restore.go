@@ -32,23 +32,23 @@ const keepReplaced = 10
 // RestoreSandbox puts the files of one of a sandbox's checkpoints in the place of those that it has, and starts it on them. Id, name, limits
 // and lifecycle stay. Its processes are ended at once; what they have written until then is kept in a checkpoint of its own, unless the
 // caller discards it.
-func (s *Service) RestoreSandbox(ctx context.Context, p Principal, ref string, spec RestoreSpec) (Restored, error) {
+func (x *restoring) RestoreSandbox(ctx context.Context, p Principal, ref string, spec RestoreSpec) (Restored, error) {
 	if err := p.may("RestoreSandbox"); err != nil {
 		return Restored{}, err
 	}
 	if spec.Checkpoint == "" {
 		return Restored{}, core.Invalid("checkpoint_id", "say which checkpoint to go back to; a reset goes back to what the sandbox was made from")
 	}
-	return s.restoring.call(ctx, p, ref, spec)
+	return x.call(ctx, p, ref, spec)
 }
 
 // ResetSandbox puts a sandbox's files back to what it was made from, as RestoreSandbox does.
-func (s *Service) ResetSandbox(ctx context.Context, p Principal, ref string, spec RestoreSpec) (Restored, error) {
+func (x *restoring) ResetSandbox(ctx context.Context, p Principal, ref string, spec RestoreSpec) (Restored, error) {
 	if err := p.may("ResetSandbox"); err != nil {
 		return Restored{}, err
 	}
 	spec.Checkpoint = ""
-	return s.restoring.call(ctx, p, ref, spec)
+	return x.call(ctx, p, ref, spec)
 }
 
 // restoring restores sandboxes.

@@ -78,6 +78,7 @@ type Service struct {
 	*uploads
 	*registryLogins
 	*checkpoints
+	*restoring
 	*audit
 	*batches
 	*ensures
@@ -95,7 +96,6 @@ type Service struct {
 	resizing   *resizing
 	stopping   *stopping
 	waking     *waking
-	restoring  *restoring
 	lifecycle  *lifecycle
 	forgetting *forgetting
 	idle       *idle

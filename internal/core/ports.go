@@ -84,17 +84,6 @@ type Node interface {
 	// reservation. What it needs more than before has been reserved by then. Memory below what is in use is a conflict, with
 	// the figures, unless the change is forced: then what uses too much is killed.
 	Resize(ctx context.Context, id SandboxID, r Resources, force bool) error
-	// Stop ends a sandbox's processes, after what its programs have written was flushed, cuts its network and gives its reservation back. Its
-	// tree stays. On an error its guest agent still answers if nothing was done yet; otherwise Stop is to be repeated.
-	Stop(ctx context.Context, id SandboxID) error
-	// Wake starts a sandbox that doesn't run on the tree that it has, as a new incarnation, and returns when its guest agent has
-	// answered. It needs a reservation. On any error nothing of it runs, its tree stays and the reservation is given back; canceling
-	// ctx undoes what was begun.
-	Wake(ctx context.Context, spec NodeSpec) error
-	// Restore puts the files of a checkpoint or a template in the place of those that a sandbox has, in whatever condition that is, and
-	// starts it on them as Wake does. It needs a reservation. On an error its guest agent still answers if nothing was done yet; otherwise
-	// nothing of it runs, the reservation is given back, and its files are all of the one or all of the other.
-	Restore(ctx context.Context, spec NodeSpec, from TreeSource) error
 	// Delete ends and removes a sandbox in any condition. What can't be reclaimed at once is reclaimed later.
 	Delete(ctx context.Context, id SandboxID) error
 	// Guest returns the way to a running sandbox's guest agent, unavailable if it does not run.
@@ -137,8 +126,24 @@ type NodeAdmission interface {
 
 // NodeTrees are a node's commands on the trees that no sandbox runs on.
 type NodeTrees interface {
+	NodeStarts
 	NodeTemplates
 	NodeCheckpoints
+}
+
+// NodeStarts are a node's commands that end a sandbox's processes and start them anew, on files that stay or are others.
+type NodeStarts interface {
+	// Stop ends a sandbox's processes, after what its programs have written was flushed, cuts its network and gives its reservation back. Its
+	// tree stays. On an error its guest agent still answers if nothing was done yet; otherwise Stop is to be repeated.
+	Stop(ctx context.Context, id SandboxID) error
+	// Wake starts a sandbox that doesn't run on the tree that it has, as a new incarnation, and returns when its guest agent has
+	// answered. It needs a reservation. On any error nothing of it runs, its tree stays and the reservation is given back; canceling
+	// ctx undoes what was begun.
+	Wake(ctx context.Context, spec NodeSpec) error
+	// Restore puts the files of a checkpoint or a template in the place of those that a sandbox has, in whatever condition that is, and
+	// starts it on them as Wake does. It needs a reservation. On an error its guest agent still answers if nothing was done yet; otherwise
+	// nothing of it runs, the reservation is given back, and its files are all of the one or all of the other.
+	Restore(ctx context.Context, spec NodeSpec, from TreeSource) error
 }
 
 // NodeTemplates are a node's commands on the trees of templates.
