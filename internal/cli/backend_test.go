@@ -244,6 +244,14 @@ func (m *machine) Stop(_ context.Context, id core.SandboxID) error {
 // Wake starts anew in the directory.
 func (m *machine) Wake(ctx context.Context, spec core.NodeSpec) error { return m.Create(ctx, spec) }
 
+// Restore starts anew in the directory, which has no other files than before.
+func (m *machine) Restore(ctx context.Context, spec core.NodeSpec, _ core.TreeSource) error {
+	if err := m.Stop(ctx, spec.Sandbox); err != nil {
+		return err
+	}
+	return m.Create(ctx, spec)
+}
+
 func (m *machine) Delete(_ context.Context, id core.SandboxID) error {
 	m.mu.Lock()
 	g := m.guests[id]
