@@ -245,7 +245,7 @@ func (m *machine) Stop(_ context.Context, id core.SandboxID) error {
 func (m *machine) Wake(ctx context.Context, spec core.NodeSpec) error { return m.Create(ctx, spec) }
 
 // Restore starts anew in the directory, which has no other files than before.
-func (m *machine) Restore(ctx context.Context, spec core.NodeSpec, _ core.TreeSource) error {
+func (m *machine) Restore(ctx context.Context, spec core.NodeSpec) error {
 	if err := m.Stop(ctx, spec.Sandbox); err != nil {
 		return err
 	}

@@ -138,7 +138,7 @@ func (x *restoring) save(ctx context.Context, p Principal, sb core.Sandbox) (cor
 	return rec.ID, err
 }
 
-// check looks whether a sandbox can be restored now. seen is how the caller found it: what was started anew or stopped since is not what
+// check returns a sandbox that can be restored now, with what from as OperationArg. seen is how the caller found it: what was started anew or stopped since is not what
 // he meant.
 func (x *restoring) check(r store.Reader, p Principal, seen core.Sandbox, id core.CheckpointID) (core.Sandbox, error) {
 	sb, err := p.findToChange(r, string(seen.ID))
@@ -158,26 +158,29 @@ func (x *restoring) check(r store.Reader, p Principal, seen core.Sandbox, id cor
 			return sb, err
 		}
 	}
-	return sb, x.checkSource(r, p, sb, id)
+	from, err := x.restorable(r, p, sb, id)
+	sb.OperationArg = string(from)
+	return sb, err
 }
 
-// checkSource refuses what a sandbox can't be restored from.
-func (x *restoring) checkSource(r store.Reader, p Principal, sb core.Sandbox, id core.CheckpointID) error {
-	if id == "" {
-		tmpl, err := r.TemplateByID(sb.Template)
-		if core.IsCode(err, core.CodeNotFound) || err == nil && tmpl.State != core.TemplateReady {
-			return core.Errorf(core.CodeConflict, "the template that the sandbox was made from is gone")
+// restorable returns the checkpoint that a sandbox is to be restored from, empty for its template. For none it is what the sandbox was made
+// from.
+func (x *restoring) restorable(r store.Reader, p Principal, sb core.Sandbox, id core.CheckpointID) (core.CheckpointID, error) {
+	if id != "" {
+		rec, err := p.findCheckpoint(r, id)
+		if core.IsCode(err, core.CodeNotFound) {
+			return "", blame(err, "checkpoint_id")
 		}
-		return err
+		if err == nil && rec.Sandbox != sb.ID && rec.ID != sb.Source {
+			err = core.Invalid("checkpoint_id", "this is a checkpoint of another sandbox: a sandbox goes back to its own")
+		}
+		return id, err
 	}
-	rec, err := p.findCheckpoint(r, id)
+	err := stillThere(r, sb)
 	if core.IsCode(err, core.CodeNotFound) {
-		return blame(err, "checkpoint_id")
+		err = core.Errorf(core.CodeConflict, "what the sandbox was made from is gone")
 	}
-	if err == nil && rec.Sandbox != sb.ID {
-		err = core.Invalid("checkpoint_id", "this is a checkpoint of another sandbox: a sandbox goes back to its own")
-	}
-	return err
+	return sb.Source, err
 }
 
 // record makes the intent durable.
@@ -189,9 +192,10 @@ func (x *restoring) record(
 		if sb, err = x.check(tx, p, seen, id); err != nil {
 			return err
 		}
+		from := sb.OperationArg
 		sb.Incarnation++
 		sb.Begin(core.OpRestore, now)
-		sb.OperationArg = string(id)
+		sb.OperationArg = from
 		if err := tx.PutSandbox(sb); err != nil {
 			return err
 		}

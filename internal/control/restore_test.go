@@ -12,7 +12,7 @@ import (
 	"shoal/internal/store"
 )
 
-func (n *node) Restore(ctx context.Context, spec core.NodeSpec, from core.TreeSource) error {
+func (n *node) Restore(ctx context.Context, spec core.NodeSpec) error {
 	n.mu.Lock()
 	on, mid := n.onRestore, n.midRestore
 	_, promised := n.reserved[spec.Sandbox]
@@ -27,7 +27,7 @@ func (n *node) Restore(ctx context.Context, spec core.NodeSpec, from core.TreeSo
 	}
 	n.mu.Lock()
 	n.end(spec.Sandbox)
-	n.restored[spec.Sandbox] = from
+	n.restored[spec.Sandbox] = spec.Source
 	n.mu.Unlock()
 	if mid != nil {
 		if err := mid(ctx, spec); err != nil {
@@ -111,6 +111,28 @@ func TestRestore(t *testing.T) {
 	if err != nil || res.Saved != "" || res.Sandbox.Head != "" || w.node.filesOf(sb.ID) != (core.TreeSource{Template: sb.Template}) {
 		t.Errorf("reset: %+v of %+v, %v", res, w.node.filesOf(sb.ID), err)
 	}
+	// What was made from a checkpoint is reset to that, and may go back to it by its name.
+	child := w.create(core.SandboxSpec{From: first.ID})
+	for range 2 {
+		if res, err = w.svc.ResetSandbox(t.Context(), alice, string(child.ID), control.RestoreSpec{}); err != nil {
+			t.Fatal(err)
+		}
+		if w.node.filesOf(child.ID) != (core.TreeSource{Checkpoint: first.ID}) || res.Sandbox.Head != first.ID {
+			t.Errorf("its files are those of %+v, and it is %+v", w.node.filesOf(child.ID), res.Sandbox)
+		}
+	}
+	if _, err = w.restore(child, control.RestoreSpec{Checkpoint: first.ID}); err != nil {
+		t.Error(err)
+	}
+	if err := w.svc.DeleteCheckpoint(t.Context(), alice, first.ID); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.svc.ResetSandbox(t.Context(), alice, string(child.ID), control.RestoreSpec{})
+	wantCode(t, err, core.CodeConflict)
+	if err := w.svc.DeleteSandbox(t.Context(), alice, string(child.ID)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the child is gone", func() bool { return w.node.count() == 1 })
 	if got := w.life(sb.ID); got != "creating, running"+strings.Repeat(", restoring, restored", 3) {
 		t.Errorf("events: %s", got)
 	}

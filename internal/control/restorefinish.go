@@ -11,17 +11,18 @@ import (
 
 // finish has the node do a restore that is on record, and records that it is done. The caller has the turn.
 func (x *restoring) finish(ctx context.Context, sb core.Sandbox, actor core.Actor) (core.Sandbox, error) {
-	from := core.TreeSource{Checkpoint: core.CheckpointID(sb.OperationArg)}
 	var config core.TemplateConfig
 	err := x.store.View(ctx, func(r store.Reader) (err error) {
-		if from.Checkpoint == "" {
-			from.Template = sb.Template
-		}
 		config, err = configOf(r, sb)
 		return err
 	})
 	if err == nil {
-		err = x.restoreInTurn(ctx, nodeSpec(sb, core.Template{Config: config}), from)
+		spec := nodeSpec(sb, config)
+		spec.Source = core.TreeSource{Template: sb.Template}
+		if sb.OperationArg != "" {
+			spec.Source = core.TreeSource{Checkpoint: core.CheckpointID(sb.OperationArg)}
+		}
+		err = x.restoreInTurn(ctx, spec)
 	}
 	if err == nil {
 		err = failpoint.Hit(failpoint.ControlRestoreNodeDone)
@@ -40,13 +41,13 @@ func (x *restoring) finish(ctx context.Context, sb core.Sandbox, actor core.Acto
 }
 
 // restoreInTurn has the node restore a sandbox when there is a place for it.
-func (x *restoring) restoreInTurn(ctx context.Context, spec core.NodeSpec, from core.TreeSource) error {
+func (x *restoring) restoreInTurn(ctx context.Context, spec core.NodeSpec) error {
 	leave, err := x.gate.enter(ctx, spec.Tenant, nil)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return x.node.Restore(ctx, spec, from)
+	return x.node.Restore(ctx, spec)
 }
 
 // underRestore reports whether a record says that this very restore of it is under way.

@@ -140,10 +140,10 @@ type NodeStarts interface {
 	// answered. It needs a reservation. On any error nothing of it runs, its tree stays and the reservation is given back; canceling
 	// ctx undoes what was begun.
 	Wake(ctx context.Context, spec NodeSpec) error
-	// Restore puts the files of a checkpoint or a template in the place of those that a sandbox has, in whatever condition that is, and
+	// Restore puts what spec.Source has in the place of the files that a sandbox has, in whatever condition that is, and
 	// starts it on them as Wake does. It needs a reservation. On an error its guest agent still answers if nothing was done yet; otherwise
 	// nothing of it runs, the reservation is given back, and its files are all of the one or all of the other.
-	Restore(ctx context.Context, spec NodeSpec, from TreeSource) error
+	Restore(ctx context.Context, spec NodeSpec) error
 }
 
 // NodeTemplates are a node's commands on the trees of templates.

@@ -12,7 +12,7 @@ import (
 
 // Restore puts other files in the place of a sandbox's and starts it on them. Its processes are ended before; the journal says so first, as
 // for a stop.
-func (s *sleeping) Restore(ctx context.Context, spec core.NodeSpec, from core.TreeSource) error {
+func (s *sleeping) Restore(ctx context.Context, spec core.NodeSpec) error {
 	done, err := s.n.turns.take(ctx, spec.Sandbox)
 	if err != nil {
 		return err
@@ -35,14 +35,14 @@ func (s *sleeping) Restore(ctx context.Context, spec core.NodeSpec, from core.Tr
 		return journalError(err)
 	}
 	defer s.n.machines.beginStart(spec.Sandbox, spec.Incarnation)()
-	if err := s.restore(ctx, spec, from); err != nil {
+	if err := s.restore(ctx, spec); err != nil {
 		return s.undoWake(ctx, spec, err)
 	}
 	return nil
 }
 
 // restore ends what runs, replaces the files and starts the sandbox. Its caller undoes what is begun.
-func (s *sleeping) restore(ctx context.Context, spec core.NodeSpec, from core.TreeSource) error {
+func (s *sleeping) restore(ctx context.Context, spec core.NodeSpec) error {
 	s.n.machines.drop(spec.Sandbox, 0) // from here on there is no way back
 	if err := failpoint.Hit(failpoint.NodeRestoreJournaled); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (s *sleeping) restore(ctx context.Context, spec core.NodeSpec, from core.Tr
 	if err := failpoint.Hit(failpoint.NodeRestoreEnded); err != nil {
 		return err
 	}
-	if err := s.replaceTree(ctx, spec, from); err != nil {
+	if err := s.replaceTree(ctx, spec); err != nil {
 		return err
 	}
 	if err := failpoint.Hit(failpoint.NodeRestoreReplaced); err != nil {
@@ -63,15 +63,15 @@ func (s *sleeping) restore(ctx context.Context, spec core.NodeSpec, from core.Tr
 }
 
 // replaceTree gives a sandbox the files of a checkpoint or template. One whose tree is lost gets them too.
-func (s *sleeping) replaceTree(ctx context.Context, spec core.NodeSpec, from core.TreeSource) error {
-	source := templateTree(from.Template)
-	if from.Checkpoint != "" {
-		done, err := s.n.checkpointing.trees.take(ctx, from.Checkpoint)
+func (s *sleeping) replaceTree(ctx context.Context, spec core.NodeSpec) error {
+	source := templateTree(spec.Source.Template)
+	if from := spec.Source.Checkpoint; from != "" {
+		done, err := s.n.checkpointing.trees.take(ctx, from)
 		if err != nil {
 			return err
 		}
 		defer done()
-		source = checkpointTree(from.Checkpoint)
+		source = checkpointTree(from)
 	}
 	tree, opts := sandboxTree(spec.Sandbox), disk.CloneOptions{LimitBytes: spec.Resources.DiskBytes}
 	if _, err := s.n.cfg.Disk.Path(tree); core.IsCode(err, core.CodeNotFound) {

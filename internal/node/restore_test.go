@@ -41,6 +41,12 @@ func (s *server) restoring(t *testing.T) core.NodeSpec {
 	return spec
 }
 
+// restore restores a sandbox.
+func (s *server) restore(ctx context.Context, spec core.NodeSpec, from core.TreeSource) error {
+	spec.Source = from
+	return s.Restore(ctx, spec)
+}
+
 // next is what the node is told for the next start, with what it needs reserved.
 func (s *server) next(t *testing.T, spec core.NodeSpec) core.NodeSpec {
 	t.Helper()
@@ -81,12 +87,12 @@ func TestRestore(t *testing.T) {
 			s := start(t)
 			spec := s.restoring(t)
 			prepare(t, s, spec.Sandbox)
-			if err := s.Restore(t.Context(), core.NodeSpec{Sandbox: "nobody"}, core.TreeSource{Checkpoint: saved}); !core.IsCode(err, core.CodeInternal) {
+			if err := s.Restore(t.Context(), core.NodeSpec{Sandbox: "nobody"}); !core.IsCode(err, core.CodeInternal) {
 				t.Errorf("without a reservation: %v", err)
 			}
 			spec = s.next(t, spec)
 			for range 2 { // the same again does nothing
-				if err := s.Restore(t.Context(), spec, core.TreeSource{Checkpoint: saved}); err != nil {
+				if err := s.restore(t.Context(), spec, core.TreeSource{Checkpoint: saved}); err != nil {
 					t.Fatal(err)
 				}
 				s.wantMine(t, spec.Sandbox, map[bool]string{true: "saved", false: "more"}[spec.Hostname != "again"])
@@ -106,7 +112,7 @@ func TestRestore(t *testing.T) {
 				t.Error("it was not taken over")
 			}
 			spec = s.next(t, spec)
-			if err := s.Restore(t.Context(), spec, core.TreeSource{Template: spec.Template}); err != nil {
+			if err := s.restore(t.Context(), spec, core.TreeSource{Template: spec.Template}); err != nil {
 				t.Fatal(err)
 			}
 			s.wantMine(t, spec.Sandbox, "")
@@ -158,7 +164,7 @@ func TestRestoreThatFails(t *testing.T) {
 			s := start(t)
 			spec := s.next(t, s.restoring(t))
 			c.fail(s, spec.Sandbox)
-			if err := s.Restore(t.Context(), spec, c.from); err == nil {
+			if err := s.restore(t.Context(), spec, c.from); err == nil {
 				t.Fatal("it succeeded")
 			}
 			if got := s.reachable(t, spec.Sandbox); got != c.runs {
@@ -174,7 +180,7 @@ func TestRestoreThatFails(t *testing.T) {
 			}
 			s.disk.Fail(diskfake.OpReplace, nil)
 			spec = s.next(t, spec)
-			if err := s.Restore(t.Context(), spec, core.TreeSource{Checkpoint: saved}); err != nil {
+			if err := s.restore(t.Context(), spec, core.TreeSource{Checkpoint: saved}); err != nil {
 				t.Fatalf("the next one: %v", err)
 			}
 			s.wantMine(t, spec.Sandbox, "saved")
@@ -193,7 +199,7 @@ func TestRestoreCanceled(t *testing.T) {
 		}
 		return nil
 	})
-	if err := s.Restore(ctx, spec, core.TreeSource{Checkpoint: saved}); !core.IsCode(err, core.CodeCanceled) {
+	if err := s.restore(ctx, spec, core.TreeSource{Checkpoint: saved}); !core.IsCode(err, core.CodeCanceled) {
 		t.Errorf("got %v", err)
 	}
 	s.disk.SetHook(nil)
