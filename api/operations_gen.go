@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "2ba70ed4f8e940f876547f16e8f32ffaddac4d8860f242f26a580023ca2bf6c0"
+const DocumentDigest = "4e04e8fe99e684d23daa5664d6d26a5a94a4c21282a111a99401c37f59b6cd26"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "6644f02116a499148f85adc01feb247a3dc0c05db36e112abf97de407dd7adeb"
+const TypesDigest = "3edf6d07e8acc2470fc0749fee194f792630ff37b37f4063ebd75fc5e845ed53"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
