@@ -104,9 +104,7 @@ func (x *lifecycle) turn(ctx context.Context) (wait time.Duration, err error) {
 		return 0, err
 	}
 	for _, id := range x.begin(due, now, &next) {
-		if err := x.fire(ctx, id); err != nil {
-			return 0, err
-		}
+		x.fire(ctx, id)
 	}
 	return max(next.Sub(x.clock.Now()), 0), nil
 }
@@ -140,7 +138,7 @@ func (x *lifecycle) begin(due []core.SandboxID, now time.Time, next *time.Time) 
 }
 
 // fire carries out the rule of a sandbox that is due by now: a delete at once, since it takes one transaction, all else beside the loop.
-func (x *lifecycle) fire(ctx context.Context, id core.SandboxID) error {
+func (x *lifecycle) fire(ctx context.Context, id core.SandboxID) {
 	var rule core.ScheduledRule
 	var due bool
 	err := x.store.View(ctx, func(r store.Reader) error {
@@ -154,7 +152,7 @@ func (x *lifecycle) fire(ctx context.Context, id core.SandboxID) error {
 	})
 	if err != nil || !due {
 		x.ended(ctx, id, err)
-		return err
+		return
 	}
 	act := func(ctx context.Context) {
 		x.ended(ctx, id, x.act(ctx, rule, func(r store.Reader) (core.Sandbox, error) {
@@ -174,7 +172,6 @@ func (x *lifecycle) fire(ctx context.Context, id core.SandboxID) error {
 	} else {
 		x.tasks.run(act)
 	}
-	return nil
 }
 
 // errRuleChanged says that what was due isn't any more: a caller was faster.

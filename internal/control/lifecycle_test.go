@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -484,5 +485,62 @@ func TestOnIdleKept(t *testing.T) {
 		w.wantState(sb.ID, core.StateRunning)
 		w.pass(time.Second)
 		w.stoppedBy(sb, "idle")
+	})
+}
+
+// failingView fails one of the store's reads.
+type failingView struct {
+	store.Store
+	mu   sync.Mutex
+	left int // reads until the one that fails; below that none does
+}
+
+func (f *failingView) View(ctx context.Context, fn func(store.Reader) error) error {
+	f.mu.Lock()
+	f.left--
+	fails := f.left == 0
+	f.mu.Unlock()
+	if fails {
+		return errors.New("the disk is slow")
+	}
+	return f.Store.View(ctx, fn)
+}
+
+// TestOneFailureHoldsNobodyUp: of several that are due at once, one whose record can't be read leaves the others to their rules, and is
+// tried again.
+func TestOneFailureHoldsNobodyUp(t *testing.T) {
+	inTime(t, func(w *world) {
+		t := w.t
+		var all []core.Sandbox
+		at := time.Now().Add(100 * time.Second) // when no other loop looks at anything
+		for range 5 {
+			all = append(all, w.create(core.SandboxSpec{Rules: []core.LifecycleRule{{On: core.TriggerDeadline, At: at, Action: core.ActionDelete}}}))
+		}
+		if err := w.svc.Close(); err != nil {
+			t.Fatal(err)
+		}
+		flaky := &failingView{Store: w.store}
+		w.store = flaky
+		w.start()
+		synctest.Wait()
+		<-time.After(time.Until(at) - time.Nanosecond)
+		synctest.Wait()
+		flaky.mu.Lock()
+		flaky.left = 3 // the look, the first, and this is the second
+		flaky.mu.Unlock()
+		w.pass(time.Nanosecond)
+		lived := 0
+		for _, sb := range all {
+			if w.lookUp(sb.ID).State != core.StateDeleted {
+				lived++
+			}
+		}
+		if lived != 1 {
+			t.Errorf("%d live, one of which could not be read", lived)
+		}
+		w.pass(time.Second)
+		for _, sb := range all {
+			w.ended(sb)
+		}
 	})
 }

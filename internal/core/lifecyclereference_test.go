@@ -55,7 +55,7 @@ A rule says what it counts, for how long, and what is done then:
 
 ` + "`ttl_seconds`" + ` (shown as ` + "`expires_at`" + `) is short for a deadline that deletes, ` + "`idle_seconds` with `on_idle`" + ` for a rule on idle. Both hold beside
 ` + "`rules`" + `, of which a sandbox has at most ` + fmt.Sprint(MaxRules) + `. Times are 1 s to 366 days. A change replaces all of ` + "`rules`" + ` and leaves the other two; a rule that acts once, stays in
-the list as it was and has acted doesn't act again.
+the list as it was and has acted doesn't act again. One on time_in_state counts from when the sandbox came into the state, also if that was before it was set; one on idle from the change.
 
 What is due first acts. Of several that are due at one moment one that deletes does. A sandbox that is deleted has no rules any more; after a
 stop the others go on.
