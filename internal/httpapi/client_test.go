@@ -92,6 +92,13 @@ func TestClientSandboxes(t *testing.T) {
 	if err != nil || len(up.Labels) != 0 || !up.ExpiresAt.Equal(s.ExpiresAt) {
 		t.Errorf("Update: %+v, %v", up, err)
 	}
+	rules := []shoal.LifecycleRule{{On: "idle", AfterSeconds: 60, Action: "stop"}}
+	if sb, err := c.Sandboxes().Update(ctx, "a", shoal.UpdateSandboxRequest{Rules: &rules}); err != nil || len(sb.Rules) != 1 || sb.Rules[0].AfterSeconds != 60 {
+		t.Errorf("Update: %+v, %v", sb.Rules, err)
+	}
+	if w, err := c.Sandboxes().Why(ctx, "a"); err != nil || w.LostByStop.Execs != 1 || len(w.Rules) != 2 || !w.LostByDelete.Files {
+		t.Errorf("Why: %+v, %v", w, err)
+	}
 	if m, err := c.Sandboxes().Metrics(ctx, "a"); err != nil || m.Processes != 2 || m.DiskBytes != nil {
 		t.Errorf("Metrics: %+v, %v", m, err)
 	}
