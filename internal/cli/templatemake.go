@@ -155,7 +155,7 @@ func templateCreateCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make a template of the files of a sandbox or checkpoint",
-		Long: `Make the next version of a template of the files of a sandbox that runs or has failed: what you have installed and prepared in it.
+		Long: `Make the next version of a template of the files of a sandbox that runs, is stopped or has failed: what you have installed and prepared in it.
 The sandbox goes on. What is its machine's own is left out: the machine id, host name and SSH host keys, and all in /run,
 /tmp and /var/tmp. What its programs write meanwhile may be in it or not: make a checkpoint first, and give its id, if that matters.
 

@@ -83,10 +83,10 @@ func hasFiles(sb core.Sandbox) error {
 	switch {
 	case sb.Operation != core.OpNone:
 		return core.Errorf(core.CodeConflict, "the sandbox is %s and a %s is under way: try again when it has ended", sb.State, sb.Operation)
-	case sb.State == core.StateRunning, sb.State == core.StateFailed:
+	case sb.State == core.StateRunning, sb.State == core.StateFailed, sb.State == core.StateStopped:
 		return nil
 	}
-	return core.Errorf(core.CodeConflict, "a template is made of a sandbox that runs or has failed, and this one is %s", sb.State)
+	return core.Errorf(core.CodeConflict, "a template is made of a sandbox that runs, is stopped or has failed, and this one is %s", sb.State)
 }
 
 // captured makes a template of a sandbox's files. A delete of the sandbox ends it.

@@ -86,7 +86,7 @@ func nameTaken(err error) bool {
 // asked for, and the ttl, the idle rule and the labels, which their owner changes as he goes, are as they are.
 func suits(sb core.Sandbox, spec core.SandboxSpec) error {
 	if sb.State == core.StateFailed {
-		return core.Errorf(core.CodeConflict, "the sandbox with this name has failed (%s): delete it, and ask again", sb.Failure)
+		return core.Errorf(core.CodeConflict, "the sandbox with this name has failed (%s): delete it and ask again, or stop and wake it, which keeps its files", sb.Failure)
 	}
 	want, have := spec.Resources, sb.Resources
 	for _, f := range []struct {

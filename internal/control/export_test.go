@@ -100,3 +100,10 @@ func CommandsWaiting(s *Service, id core.SandboxID) int {
 	}
 	return 0
 }
+
+// GracesUnderWay counts the waits for processes that were asked to end.
+func GracesUnderWay(s *Service) int {
+	s.stopping.graces.mu.Lock()
+	defer s.stopping.graces.mu.Unlock()
+	return len(s.stopping.graces.by)
+}

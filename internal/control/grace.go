@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"shoal/internal/core"
@@ -39,6 +40,54 @@ func (x *stopping) endExecs(ctx context.Context, sb core.Sandbox, grace time.Dur
 	if err != nil && ctx.Err() == nil {
 		x.log.Warn("the processes of a sandbox that is stopped can't be asked to end", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
 	}
+}
+
+// graces are the waits under way for processes that were asked to end, so that another stop can cut one short.
+type graces struct {
+	mu sync.Mutex
+	by map[core.SandboxID]*graceWait
+}
+
+// graceWait is one wait. Its field is under graces.mu.
+type graceWait struct {
+	until time.Time
+	// moved says that until is earlier now.
+	moved chan struct{}
+}
+
+// begin begins a wait.
+func (g *graces) begin(id core.SandboxID, until time.Time) (w *graceWait, end func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w = &graceWait{until: until, moved: make(chan struct{}, 1)}
+	g.by[id] = w
+	return w, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.by, id)
+	}
+}
+
+// shorten ends a wait no later than at a moment.
+func (g *graces) shorten(id core.SandboxID, until time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := g.by[id]
+	if w == nil || !until.Before(w.until) {
+		return
+	}
+	w.until = until
+	select {
+	case w.moved <- struct{}{}:
+	default:
+	}
+}
+
+// left is how long a wait goes on.
+func (g *graces) left(w *graceWait, now time.Time) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return w.until.Sub(now)
 }
 
 // parting is the end of one sandbox's execs.
@@ -91,6 +140,8 @@ func (e *parting) signal(ctx context.Context, list []core.ExecID, name string) {
 
 // wait waits until no exec runs, for at most so long, and returns those that do.
 func (e *parting) wait(ctx context.Context, most time.Duration) (running []core.ExecID, err error) {
+	w, end := e.graces.begin(e.sb.ID, e.clock.Now().Add(most))
+	defer end()
 	over := e.clock.After(most)
 	for {
 		if running, err = e.running(ctx); err != nil || len(running) == 0 {
@@ -101,6 +152,8 @@ func (e *parting) wait(ctx context.Context, most time.Duration) (running []core.
 			return running, ctx.Err()
 		case <-over:
 			return running, nil
+		case <-w.moved:
+			over = e.clock.After(e.graces.left(w, e.clock.Now()))
 		case <-e.clock.After(graceLook):
 		}
 	}

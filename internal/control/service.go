@@ -163,7 +163,9 @@ func New(cfg Config) *Service {
 	s.audit = newAudit(d)
 	s.idle = &idle{deps: d, lifecycle: s.lifecycle}
 	s.resizing = &resizing{deps: d, usage: s.usage}
-	s.stopping = &stopping{deps: d, watchers: s.watchers, usage: s.usage, lifecycle: s.lifecycle}
+	s.stopping = &stopping{
+		deps: d, watchers: s.watchers, usage: s.usage, lifecycle: s.lifecycle, graces: graces{by: map[core.SandboxID]*graceWait{}},
+	}
 	s.lifecycle.stops = s.stopping
 	s.waking = &waking{deps: d, lifecycle: s.lifecycle}
 	s.repair = &repair{

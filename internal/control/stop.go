@@ -17,7 +17,7 @@ const (
 )
 
 // StopSandbox ends a sandbox's processes and keeps its files: nothing of it is left in memory. Execs are asked to end first, for at most as
-// long as the grace. One that is stopped already is returned as it is.
+// long as the grace, which a second stop with a shorter one cuts short. One that is stopped already is returned as it is.
 func (s *Service) StopSandbox(ctx context.Context, p Principal, ref string, grace time.Duration) (core.Sandbox, error) {
 	if err := p.may("StopSandbox"); err != nil {
 		return core.Sandbox{}, err
@@ -30,6 +30,7 @@ func (s *Service) StopSandbox(ctx context.Context, p Principal, ref string, grac
 		return core.Sandbox{}, err
 	}
 	start := s.clock.Now()
+	s.stopping.graces.shorten(sb.ID, start.Add(grace))
 	order := stopOrder{
 		actor: p.Actor, grace: grace, find: func(r store.Reader) (core.Sandbox, error) { return p.findToChange(r, string(sb.ID)) },
 	}
@@ -47,6 +48,7 @@ type stopping struct {
 	watchers  *watchers
 	usage     *usage
 	lifecycle *lifecycle
+	graces    graces
 }
 
 // stopOrder says who wants a sandbox stopped, and how.

@@ -649,3 +649,28 @@ func TestResizeStopped(t *testing.T) {
 	want := got.Resources
 	w.holds(sb, want)
 }
+
+// TestStopAgainSooner: who asks again with a shorter grace need not wait for the longer one.
+func TestStopAgainSooner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	sb := w.create(core.SandboxSpec{})
+	g := w.node.guest(sb.ID)
+	g.deaf = true
+	if _, _, err := w.svc.Exec(t.Context(), alice, string(sb.ID), core.ExecSpec{Shell: "x", Detach: true}); err != nil {
+		t.Fatal(err)
+	}
+	first := make(chan error, 1)
+	go func() {
+		_, err := w.svc.StopSandbox(context.Background(), alice, string(sb.ID), time.Minute)
+		first <- err
+	}()
+	eventually(t, "the grace has begun", func() bool { return control.GracesUnderWay(w.svc) == 1 })
+	w.stop(sb)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if stops, _ := w.node.asked(); stops != 1 {
+		t.Errorf("the node was told to stop it %d times", stops)
+	}
+}

@@ -42,8 +42,11 @@ func (a *admission) Reserve(ctx context.Context, id core.SandboxID, r core.Resou
 	if a.again(id, r) {
 		return nil
 	}
-	if err := a.room(ctx); err != nil {
-		return err
+	// One that has its files here brings no new ones: woken, it may be the one that makes room.
+	if _, err := a.disk.Path(sandboxTree(id)); err != nil {
+		if err := a.room(ctx); err != nil {
+			return err
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

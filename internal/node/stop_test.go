@@ -142,6 +142,24 @@ func TestStopIsDurable(t *testing.T) {
 	}
 }
 
+// TestWakeOnAFullDisk: what is stopped can be woken when the disk has no room for new sandboxes.
+func TestWakeOnAFullDisk(t *testing.T) {
+	s := start(t)
+	spec := s.create(t)
+	if err := s.Stop(t.Context(), spec.Sandbox); err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	s.host.limits.MinDiskFreeBytes = 10 * mib
+	s = s.host.open()
+	s.disk.SetSpace(disk.Space{TotalBytes: 100 * mib, FreeBytes: 10*mib - 1})
+	wantExhausted(t, s.Reserve(t.Context(), core.SandboxID(core.NewID()), spec.Resources))
+	s.wake(t, spec)
+	if !s.reachable(t, spec.Sandbox) {
+		t.Error("it does not answer")
+	}
+}
+
 // TestRestartSaysStopped holds that a start tells stopped sandboxes from lost ones.
 func TestRestartSaysStopped(t *testing.T) {
 	s := start(t)
