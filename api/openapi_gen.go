@@ -972,7 +972,7 @@ type CreateTemplateRequest struct {
 	// FromImage An image in a registry, such as `alpine`, `ghcr.io/owner/app:1.2` or `host:5000/app@sha256:…`. Without a host it is on Docker Hub, without tag and digest it is `latest`. Default: none, one of the others.
 	FromImage string `json:"from_image,omitempty,omitzero"`
 
-	// FromSandbox The id or name of a sandbox that runs or has failed. Default: none.
+	// FromSandbox The id or name of a sandbox that runs, is stopped or has failed. Default: none.
 	FromSandbox string `json:"from_sandbox,omitempty,omitzero"`
 
 	// FromUpload The id of an upload. Default: none.

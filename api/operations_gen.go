@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "4e04e8fe99e684d23daa5664d6d26a5a94a4c21282a111a99401c37f59b6cd26"
+const DocumentDigest = "6822b8933042d6526fd9edcd0ff539214fe014267ded5eeb2c7f53a51b73836b"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "3edf6d07e8acc2470fc0749fee194f792630ff37b37f4063ebd75fc5e845ed53"
+const TypesDigest = "2c4b5fe8cbf4519c6300113588200365ae4274b2ed680aa88f7719e6aa8027f2"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
