@@ -209,9 +209,10 @@ func (n *node) Create(ctx context.Context, spec core.NodeSpec) error {
 func (n *node) Stop(ctx context.Context, id core.SandboxID) error {
 	n.mu.Lock()
 	n.stops++
+	on := n.onStop
 	n.mu.Unlock()
-	if n.onStop != nil {
-		if err := n.onStop(ctx); err != nil {
+	if on != nil {
+		if err := on(ctx); err != nil {
 			return err
 		}
 	}
@@ -222,6 +223,13 @@ func (n *node) Stop(ctx context.Context, id core.SandboxID) error {
 	defer n.mu.Unlock()
 	n.end(id)
 	return nil
+}
+
+// stopBy has the stops from now on run something.
+func (n *node) stopBy(f func(ctx context.Context) error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.onStop = f
 }
 
 // end is under n.mu.

@@ -401,10 +401,10 @@ func TestStopByRuleIsTriedAgain(t *testing.T) {
 				t := w.t
 				sb := w.create(spec)
 				tries := 0
-				w.node.onStop = func(context.Context) error {
+				w.node.stopBy(func(context.Context) error {
 					tries++
 					return core.Errorf(core.CodeUnavailable, "not yet")
-				}
+				})
 				w.pass(61 * time.Second)
 				w.wantState(sb.ID, core.StateRunning)
 				if tries == 0 {
@@ -424,7 +424,7 @@ func TestStopByRuleIsTriedAgain(t *testing.T) {
 					}
 					_ = stream.Close()
 				}
-				w.node.onStop = nil
+				w.node.stopBy(nil)
 				w.pass(time.Minute + control.DefaultGrace)
 				w.stoppedBy(sb, name)
 				w.wake(sb)
