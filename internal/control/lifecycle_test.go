@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -400,19 +401,19 @@ func TestStopByRuleIsTriedAgain(t *testing.T) {
 			inTime(t, func(w *world) {
 				t := w.t
 				sb := w.create(spec)
-				tries := 0
+				var tries atomic.Int64
 				w.node.stopBy(func(context.Context) error {
-					tries++
+					tries.Add(1)
 					return core.Errorf(core.CodeUnavailable, "not yet")
 				})
 				w.pass(61 * time.Second)
 				w.wantState(sb.ID, core.StateRunning)
-				if tries == 0 {
+				if tries.Load() == 0 {
 					t.Fatal("it was not tried")
 				}
 				w.pass(10 * time.Minute)
-				if tries < 10 || tries > 20 {
-					t.Errorf("it was tried %d times in 10 minutes", tries)
+				if n := tries.Load(); n < 10 || n > 20 {
+					t.Errorf("it was tried %d times in 10 minutes", n)
 				}
 				if name == "age" { // a use of an idle one would begin its time anew
 					if _, err := w.svc.GetSandbox(t.Context(), alice, string(sb.ID)); err != nil {
