@@ -17,6 +17,10 @@ type (
 	FileDiff = api.FileDiff
 	// PackageDiff is a package that is installed on one side only, or in two versions.
 	PackageDiff = api.PackageDiff
+	// SandboxProcess is a process inside a sandbox.
+	SandboxProcess = api.SandboxProcess
+	// SandboxListener is a socket inside a sandbox that waits for others.
+	SandboxListener = api.SandboxListener
 	// CredentialFinding is a place where there is likely a credential.
 	CredentialFinding = api.CredentialFinding
 )

@@ -77,6 +77,8 @@ func TestSandboxes(t *testing.T) {
 		{"a watch across a rename storm", testRenameStorm},
 		{"files are changed, linked and summed up", testFileChanges},
 		{"files of a sandbox that died", testFilesOfADeadSandbox},
+		{"what is different in a sandbox", testDiff},
+		{"what is different in a hostile sandbox", testDiffHostile},
 		{"a template of an image", testImport},
 		{"a template of a sandbox", testTemplateOfSandbox},
 		{"a template of a file, typed", testCLIImport},

@@ -48,6 +48,8 @@ func TestFaults(t *testing.T) {
 			run = testWake
 		case strings.Contains(point, ".resize."):
 			run = testResize
+		case strings.Contains(point, ".diff."):
+			run = testDiff
 		case strings.Contains(point, ".exec."):
 			run = testExec
 		case strings.Contains(point, ".rule."):
