@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -190,7 +191,7 @@ func testDiffHostile(t *testing.T, e env) {
 		t.Fatal(err)
 	}
 	defer os.Remove(bait)
-	e.Out(t, sb.ID, `set -e; mkdir /root/h; cd /root/h
+	levels := strings.TrimSpace(e.Out(t, sb.ID, `set -e; mkdir /root/h; cd /root/h
 ln -s `+bait+` abs; ln -s ../../../../../../../../..`+bait+` rel; ln -s / top; ln -s loop loop
 mkfifo fifo; truncate -s 1T sparse; printf x | dd of=sparse bs=1 seek=1000000000000 conv=notrunc 2>/dev/null
 python3 - <<'E'
@@ -199,9 +200,19 @@ open(b"name-\xff\xfe", "w").write("x")
 open(b"esc-\x1b[31m", "w").write("x")
 s = socket.socket(socket.AF_UNIX); s.bind("socket")
 os.mkdir("deep"); os.chdir("deep")
-for i in range(20000):
-    os.mkdir("d"); os.chdir("d")
-E`)
+n = 0
+try:
+    while n < 20000:
+        os.mkdir("d"); os.chdir("d"); n += 1
+except OSError: # gVisor keeps each level open, up to a bound of its own
+    pass
+print(n)
+E`))
+	t.Logf("directories nest %s deep", levels)
+	deep, err := strconv.Atoi(levels)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := e.Client.Execs(sb.ID).Start(ctx(t), shoal.ExecRequest{
 		Shell: "while :; do for i in 1 2 3 4 5; do echo $i > /root/h/f$i; mv /root/h/f$i /root/h/g$i; done; rm -f /root/h/g*; done",
 	}); err != nil {
@@ -217,13 +228,14 @@ E`)
 		if len(d.Credentials) > 0 || strings.Contains(fmt.Sprintf("%+v", d), planted) {
 			t.Errorf("it read outside: %+v", d.Credentials)
 		}
-		if len(d.Notes) == 0 || !strings.HasPrefix(d.Notes[0].PathBytes(), "/root/h/deep/d/") {
-			t.Errorf("what nests too deep is not noted: %d notes", len(d.Notes))
+		if noted := len(d.Notes) > 0 && strings.HasPrefix(d.Notes[0].PathBytes(), "/root/h/deep/d/"); noted != (deep > 1100) {
+			t.Errorf("%d levels, and %d notes", deep, len(d.Notes))
 		}
-		if d.Summary.Added.Files < 1000 || d.Summary.Added.Bytes < 1<<40 {
+		if d.Summary.Added.Files < int64(min(deep, 1000)) || d.Summary.Added.Bytes < 1<<40 {
 			t.Errorf("counted: %+v", d.Summary.Added)
 		}
 	}
+	e.Out(t, sb.ID, "rm -rf /root/h/f* /root/h/g*; echo")
 	if got := e.Out(t, sb.ID, "echo alive"); got != "alive\n" {
 		t.Errorf("the sandbox says %q", got)
 	}
