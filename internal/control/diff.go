@@ -176,14 +176,14 @@ func (d *differing) against(ctx context.Context, p Principal, sb core.Sandbox, r
 	return tree, shared, err
 }
 
-// againstCheckpoint says until when a sandbox and a checkpoint had one history. If it is the sandbox's own, or the one that its files
+// againstCheckpoint says until when a sandbox and a checkpoint had one history. If it is the sandbox's own, or one that its files
 // descend from, nobody has written to both at one time, and files with the same times are the same.
 func againstCheckpoint(r store.Reader, sb core.Sandbox, c core.Checkpoint, now time.Time) (core.TreeRef, time.Time, error) {
 	tree := core.TreeRef{Kind: core.TreeCheckpoint, ID: string(c.ID)}
 	switch {
 	case c.State != core.CheckpointReady:
 		return tree, now, core.Errorf(core.CodeConflict, "the checkpoint is %s", c.State)
-	case c.Sandbox == sb.ID, c.ID == sb.Head:
+	case c.Sandbox == sb.ID, c.ID == sb.Head, c.ID == sb.Source:
 		return tree, now, nil
 	case c.Template != sb.Template:
 		return tree, time.Time{}, nil
