@@ -2579,6 +2579,9 @@ type UsageRow struct {
 	// AwakeSeconds For how many seconds sandboxes were running.
 	AwakeSeconds float64 `json:"awake_seconds"`
 
+	// CheckpointGibSeconds What the tenant's checkpoints kept of what sandboxes had written that are gone, or were put back to another state, in GiB × seconds: it counts for no sandbox, is in the row without one, and what several have is counted once. What they have of a sandbox that is there is in its `disk_gib_seconds`.
+	CheckpointGibSeconds float64 `json:"checkpoint_gib_seconds"`
+
 	// Day The day of UTC, such as `2026-11-30`; only by `day`.
 	Day string `json:"day,omitempty,omitzero"`
 

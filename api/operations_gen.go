@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "6822b8933042d6526fd9edcd0ff539214fe014267ded5eeb2c7f53a51b73836b"
+const DocumentDigest = "cc3a14b46907269f146a100c497b0e53c221e5b5550bb1f33128afe6c2cb333f"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "2c4b5fe8cbf4519c6300113588200365ae4274b2ed680aa88f7719e6aa8027f2"
+const TypesDigest = "7c3a1c4c9e90e5f13c1f077fe51a9c4a60c0e12d5fa722550cc272ac94f2251f"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

@@ -115,7 +115,7 @@ func printUsed(out io.Writer, by []string, list []shoal.UsageRow) error {
 	for i, n := range names {
 		names[i] = strings.ToUpper(n)
 	}
-	t := newTable(out, append(names, "AWAKE", "VCPU", "MEMORY", "KEPT", "DISK", "EXECS", "TEMPLATES")...)
+	t := newTable(out, append(names, "AWAKE", "VCPU", "MEMORY", "KEPT", "DISK", "EXECS", "TEMPLATES", "CHECKPOINTS")...)
 	var sum shoal.UsageRow
 	for _, u := range list {
 		_, values := usageKeys(by, u)
@@ -139,6 +139,7 @@ func addUsage(sum *shoal.UsageRow, u shoal.UsageRow) {
 	sum.Execs += u.Execs
 	sum.ExecSeconds += u.ExecSeconds
 	sum.TemplateGibSeconds += u.TemplateGibSeconds
+	sum.CheckpointGibSeconds += u.CheckpointGibSeconds
 }
 
 // usageCells are the figures as a person reads them.
@@ -152,7 +153,7 @@ func usageCells(u shoal.UsageRow) []string {
 	}
 	return []string{
 		seconds(u.AwakeSeconds), seconds(u.VcpuSeconds), gibHours(u.MemoryGibSeconds), seconds(u.KeptSeconds), disk,
-		fmt.Sprintf("%d, %s", u.Execs, seconds(u.ExecSeconds)), gibHours(u.TemplateGibSeconds),
+		fmt.Sprintf("%d, %s", u.Execs, seconds(u.ExecSeconds)), gibHours(u.TemplateGibSeconds), gibHours(u.CheckpointGibSeconds),
 	}
 }
 
@@ -182,13 +183,13 @@ func usageCSV(out io.Writer, by []string, list []shoal.UsageRow) error {
 	w := csv.NewWriter(out)
 	names, _ := usageKeys(by, shoal.UsageRow{})
 	_ = w.Write(append(names, "awake_seconds", "vcpu_seconds", "memory_gib_seconds", "kept_seconds", "disk_gib_seconds",
-		"disk_measured_seconds", "execs", "exec_seconds", "egress_bytes", "template_gib_seconds"))
+		"disk_measured_seconds", "execs", "exec_seconds", "egress_bytes", "template_gib_seconds", "checkpoint_gib_seconds"))
 	number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 	for _, u := range list {
 		_, values := usageKeys(by, u)
 		_ = w.Write(append(values, number(u.AwakeSeconds), number(u.VcpuSeconds), number(u.MemoryGibSeconds), number(u.KeptSeconds),
 			number(u.DiskGibSeconds), number(u.DiskMeasuredSeconds), strconv.FormatInt(u.Execs, 10), number(u.ExecSeconds),
-			strconv.FormatInt(u.EgressBytes, 10), number(u.TemplateGibSeconds)))
+			strconv.FormatInt(u.EgressBytes, 10), number(u.TemplateGibSeconds), number(u.CheckpointGibSeconds)))
 	}
 	w.Flush()
 	return w.Error()

@@ -437,3 +437,70 @@ func TestCheckpointsOfOthers(t *testing.T) {
 	_, _, err = w.svc.ListCheckpoints(t.Context(), token, control.CheckpointQuery{}, store.Page{Limit: 10})
 	wantCode(t, err, core.CodeDenied)
 }
+
+// TestCheckpointUsage: what checkpoints keep of a sandbox that is gone counts for the tenant, once for all that have it.
+func TestCheckpointUsage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.sizes.left = map[string]int64{}
+	w.start().ready()
+	sb := w.create(core.SandboxSpec{})
+	w.sizes.set(sb.ID, 3<<30)
+	for range 2 {
+		w.save(sb, core.CheckpointSpec{})
+	}
+	kept := func() float64 {
+		t.Helper()
+		p := control.Principal{Tenant: sb.Tenant, Scopes: core.OrdinaryScopes()}
+		page, err := w.svc.Usage(t.Context(), p, control.UsageQuery{}, store.Page{Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum float64
+		for _, row := range page.Rows {
+			sum += row.Checkpoints.GiBSeconds()
+		}
+		return sum
+	}
+	measured := func(want int64) {
+		t.Helper()
+		eventually(t, "it is measured", func() bool {
+			w.clock.advance(time.Second)
+			var bytes map[core.TenantID]int64
+			w.change(func(tx store.Tx) (err error) { bytes, err = tx.CheckpointBytes(); return err })
+			return bytes[sb.Tenant] == want
+		})
+	}
+	w.clock.advance(time.Hour)
+	if got := kept(); got != 0 {
+		t.Errorf("beside its sandbox they keep %v GiB·s", got)
+	}
+	w.sizes.mu.Lock()
+	delete(w.sizes.by, sb.ID)
+	w.sizes.left["pool/"+string(sb.ID)] = 2 << 30
+	w.sizes.mu.Unlock()
+	if err := w.svc.DeleteSandbox(t.Context(), alice, string(sb.ID)); err != nil {
+		t.Fatal(err)
+	}
+	measured(2 << 30)
+	before := kept()
+	w.clock.advance(time.Hour)
+	if got := kept() - before; got != 2*3600 {
+		t.Errorf("in an hour they keep %v GiB·s, want 7200", got)
+	}
+	list, _, err := w.svc.ListCheckpoints(t.Context(), alice, control.CheckpointQuery{}, store.Page{Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list {
+		if err := w.svc.DeleteCheckpoint(t.Context(), alice, c.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	measured(0)
+	before = kept()
+	w.clock.advance(time.Hour)
+	if got := kept() - before; got != 0 {
+		t.Errorf("when they are gone %v GiB·s are counted", got)
+	}
+}

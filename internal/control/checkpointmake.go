@@ -99,7 +99,7 @@ func (c *checkpoints) make(ctx context.Context, want checkpointing) (rec core.Ch
 	}
 	if err == nil {
 		c.log.InfoContext(ctx, "checkpoint", slog.String("sandbox_id", string(rec.Sandbox)), slog.String("checkpoint_id", string(rec.ID)),
-			slog.Duration("held", tree.Held))
+			slog.Float64("held_ms", float64(tree.Held.Microseconds())/1000))
 		rec.Origin, rec.WrittenBytes = tree.Origin, tree.WrittenBytes
 		rec, err = c.commit(context.WithoutCancel(ctx), rec, want.actor)
 	}

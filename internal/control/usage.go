@@ -117,8 +117,8 @@ func (u *usage) loop(ctx context.Context) {
 		}
 		today := core.DayOf(u.clock.Now())
 		if today != rolled {
-			if err := u.store.UpdateRelaxed(ctx, func(tx store.Tx) error { return tx.RollTemplates(u.clock.Now()) }); err != nil && ctx.Err() == nil {
-				u.log.Warn("count what templates keep", slog.Any("err", err))
+			if err := u.store.UpdateRelaxed(ctx, func(tx store.Tx) error { return tx.RollTrees(u.clock.Now()) }); err != nil && ctx.Err() == nil {
+				u.log.Warn("count what templates and checkpoints keep", slog.Any("err", err))
 			}
 		}
 		if u.sizes != nil || today != rolled {
@@ -126,6 +126,11 @@ func (u *usage) loop(ctx context.Context) {
 				rolled = today
 			} else if ctx.Err() == nil {
 				u.log.Warn("measure what sandboxes keep", slog.Any("err", err))
+			}
+		}
+		if u.sizes != nil {
+			if err := u.measureCheckpoints(ctx); err != nil && ctx.Err() == nil {
+				u.log.Warn("measure what checkpoints keep", slog.Any("err", err))
 			}
 		}
 		if !pause(ctx, u.clock, measureEvery) {

@@ -16,6 +16,17 @@ import (
 type sizes struct {
 	mu sync.Mutex
 	by map[core.SandboxID]int64
+	// left is what is kept of the writes of origins whose sandbox is not in by.
+	left map[string]int64
+}
+
+func (s *sizes) LeftBytes(_ context.Context, id core.SandboxID, origin string) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.by[id]; ok {
+		return 0, nil
+	}
+	return s.left[origin], nil
 }
 
 func (s *sizes) KeptBytes(_ context.Context, id core.SandboxID) (int64, error) {

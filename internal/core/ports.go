@@ -178,6 +178,9 @@ type TreeSizes interface {
 	// KeptBytes returns what a sandbox keeps of its own writes: what it shares with its template does not count. It is unsupported
 	// where nobody can tell.
 	KeptBytes(ctx context.Context, id SandboxID) (int64, error)
+	// LeftBytes returns what is kept of the writes that a checkpoint's origin names, and that KeptBytes of its sandbox doesn't count: nothing
+	// as long as the sandbox has the tree that wrote them.
+	LeftBytes(ctx context.Context, id SandboxID, origin string) (int64, error)
 }
 
 // TreeInfo describes a frozen tree.

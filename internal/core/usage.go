@@ -67,6 +67,8 @@ type Usage struct {
 	Execs, ExecMillis int64
 	// Templates is the bytes of a tenant's own templates × milliseconds, for no sandbox.
 	Templates ByteTime
+	// Checkpoints is the bytes that a tenant's checkpoints keep beside its sandboxes × milliseconds, for no sandbox.
+	Checkpoints ByteTime
 }
 
 // Add adds what was used elsewhere.
@@ -80,6 +82,7 @@ func (u *Usage) Add(o Usage) {
 	u.Execs += o.Execs
 	u.ExecMillis += o.ExecMillis
 	u.Templates.add(o.Templates)
+	u.Checkpoints.add(o.Checkpoints)
 }
 
 // ByteTimeUnit is the weight of ByteTime.Large.

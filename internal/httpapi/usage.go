@@ -79,6 +79,7 @@ func encodeUsage(q control.UsageQuery, u core.UsageRow) api.UsageRow {
 		AwakeSeconds: millisSeconds(u.AwakeMillis), VcpuSeconds: float64(u.VCPUMillis) / 1e6, MemoryGibSeconds: u.Memory.GiBSeconds(),
 		KeptSeconds: millisSeconds(u.KeptMillis), DiskGibSeconds: u.Disk.GiBSeconds(), DiskMeasuredSeconds: millisSeconds(u.MeasuredMillis),
 		Execs: u.Execs, ExecSeconds: millisSeconds(u.ExecMillis), TemplateGibSeconds: u.Templates.GiBSeconds(),
+		CheckpointGibSeconds: u.Checkpoints.GiBSeconds(),
 	}
 	if q.ByLabel != "" {
 		out.Label = &u.Label

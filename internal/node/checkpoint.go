@@ -56,13 +56,16 @@ func (c *checkpointing) make(ctx context.Context, id core.CheckpointID, from cor
 	if err != nil {
 		return 0, c.clone(ctx, id, from)
 	}
+	steps := newSteps(c.n.cfg.Clock)
 	// What is cached inside, and what the disk has not written yet, is flushed before: while the processes are held there is little left.
 	if err := flushGuest(ctx, m); err != nil {
 		return 0, err
 	}
+	steps.done("guest_ms")
 	if err := c.n.cfg.Disk.Flush(ctx, sandboxTree(from)); err != nil {
 		return 0, fmt.Errorf("flush tree: %w", err)
 	}
+	steps.done("flush_ms")
 	if err := failpoint.Hit(failpoint.NodeCheckpointFlushed); err != nil {
 		return 0, err
 	}
@@ -70,6 +73,8 @@ func (c *checkpointing) make(ctx context.Context, id core.CheckpointID, from cor
 	defer func() {
 		err = errors.Join(err, c.thaw(ctx, from))
 		held = c.n.cfg.Clock.Now().Sub(start)
+		steps.done("thaw_ms")
+		c.n.log.Debug("steps of a checkpoint", append(steps.took, slog.String("sandbox_id", string(from)), slog.String("checkpoint_id", string(id)))...)
 		if err == nil {
 			err = failpoint.Hit(failpoint.NodeCheckpointThawed)
 		}
@@ -77,10 +82,31 @@ func (c *checkpointing) make(ctx context.Context, id core.CheckpointID, from cor
 	if err := c.n.cfg.Runtime.Freeze(ctx, from); err != nil {
 		return 0, fmt.Errorf("hold sandbox: %w", err)
 	}
+	steps.done("hold_ms")
 	if err := failpoint.Hit(failpoint.NodeCheckpointHeld); err != nil {
 		return 0, err
 	}
-	return 0, c.clone(ctx, id, from)
+	if err := c.clone(ctx, id, from); err != nil {
+		return 0, err
+	}
+	steps.done("clone_ms")
+	return 0, nil
+}
+
+// steps are how long the parts of something took, for the log.
+type steps struct {
+	clock core.Clock
+	last  time.Time
+	took  []any
+}
+
+func newSteps(clock core.Clock) *steps { return &steps{clock: clock, last: clock.Now()} }
+
+// done notes that a part has ended, and the next begins.
+func (s *steps) done(name string) {
+	now := s.clock.Now()
+	s.took = append(s.took, slog.Float64(name, float64(now.Sub(s.last).Microseconds())/1000))
+	s.last = now
 }
 
 func (c *checkpointing) clone(ctx context.Context, id core.CheckpointID, from core.SandboxID) error {

@@ -44,9 +44,21 @@ type UsageReader interface {
 	Meter(id core.SandboxID) (core.Meter, error)
 	// OpenMeters returns meters that have not ended, of every tenant, in the order of their sandboxes' ids after one.
 	OpenMeters(after core.SandboxID, limit int) ([]core.Meter, error)
+	// CheckpointOrigins returns the origins of every tenant's checkpoints that are not being deleted, each once, and CheckpointBytes what
+	// MeterCheckpoints was last told of each tenant, but for zero.
+	CheckpointOrigins() ([]CheckpointOrigin, error)
+	CheckpointBytes() (map[core.TenantID]int64, error)
 	// Usage returns rows that are not all zero, in the order of tenant, sandbox, label and day. Rows without a sandbox hold what is
 	// no longer told apart.
 	Usage(q UsageQuery, page Page) (list []core.UsageRow, next string, err error)
+}
+
+// CheckpointOrigin is what a tenant's checkpoints have of one tree's writes.
+type CheckpointOrigin struct {
+	Tenant core.TenantID
+	// Sandbox is the one whose tree it is or was.
+	Sandbox core.SandboxID
+	Origin  string
 }
 
 // UsageWriter counts usage.
@@ -59,9 +71,11 @@ type UsageWriter interface {
 	// PutKeptBytes counts as PutMeter does, and sets what the sandbox keeps on the disk from then on.
 	PutKeptBytes(id core.SandboxID, bytes int64, at time.Time) error
 	// MeterTemplates counts what the tenant's own templates kept until at, and from then on those that are ready now: of those with the
-	// same digest the one that keeps most. RollTemplates counts until at for every tenant of whom nothing was counted on that day yet.
+	// same digest the one that keeps most. MeterCheckpoints does it for what its checkpoints keep beside its sandboxes, which is so many
+	// bytes from then on. RollTrees counts both until at, for every tenant of whom nothing was counted on that day yet.
 	MeterTemplates(tenant core.TenantID, at time.Time) error
-	RollTemplates(at time.Time) error
+	MeterCheckpoints(tenant core.TenantID, bytes int64, at time.Time) error
+	RollTrees(at time.Time) error
 	// CountExec counts a process that ran from one moment to another.
 	CountExec(tenant core.TenantID, sandbox core.SandboxID, from, to time.Time) error
 	// ForgetUsage drops some of what need not be kept, and returns how much: zero when nothing is left to drop. No sum over a tenant

@@ -36,7 +36,7 @@ func main() {
 	flag.IntVar(&o.n, "n", 50, "runs of each measurement")
 	flag.StringVar(&o.json, "json", "", "where to write the figures as JSON")
 	flag.StringVar(&o.commit, "commit", "unknown", "the commit that was built")
-	flag.StringVar(&o.only, "only", "", "one step alone, for work on it: create, exec, idle, many, burst, files, records, import or neighbours")
+	flag.StringVar(&o.only, "only", "", "one step alone, for work on it: create, exec, idle, many, burst, files, records, import, neighbours or checkpoint")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)

@@ -33,9 +33,10 @@ func measureAll(ctx context.Context, o options, srv *server, b *bare, r *report)
 		{"files", measureFiles},
 		{"records", measureRecords},
 		{"neighbours", measureNeighbours},
+		{stepCheckpoint, measureCheckpoint},
 		{stepImport, measureImport},
 	} {
-		if o.only != step.name && (o.only != "" || step.name == "neighbours") { // which takes minutes: only when asked for
+		if o.only != step.name && (o.only != "" || step.name == "neighbours" || step.name == stepCheckpoint) { // which take minutes: only when asked for
 			continue
 		}
 		fmt.Fprintln(os.Stderr, "measuring", step.name)

@@ -134,7 +134,7 @@ func (s *server) run(ctx context.Context, sandbox string, cmd ...string) error {
 		return err
 	}
 	if res.Outcome != shoal.OutcomeExited || *res.ExitCode != 0 {
-		return fmt.Errorf("%v: outcome %s", cmd, res.Outcome)
+		return fmt.Errorf("%v: outcome %s: %s", cmd, res.Outcome, res.StderrBytes())
 	}
 	return nil
 }

@@ -137,6 +137,7 @@ func (w *writer) PurgeTenant(tenant core.TenantID) (more bool, err error) {
 		"DELETE FROM usage_day WHERE tenant = ?",
 		"DELETE FROM usage_meter WHERE tenant = ?",
 		"DELETE FROM template_meter WHERE tenant = ?",
+		"DELETE FROM checkpoint_meter WHERE tenant = ?",
 		"DELETE FROM event WHERE tenant = ?",
 		"DELETE FROM event_head WHERE tenant = ?",
 	} {

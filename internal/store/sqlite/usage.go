@@ -15,11 +15,12 @@ const dayMillis = 24 * 60 * 60 * 1000
 const spentSince = `SELECT tenant, sandbox, d AS day, awake * ms AS awake_ms, kept * ms AS kept_ms, awake * milli_vcpus * ms AS vcpu_ms,
 	memory * (memory_bytes / 65536) * ms AS memory_large, memory * (memory_bytes % 65536) * ms AS memory_small,
 	measured * (kept_bytes / 65536) * ms AS disk_large, measured * (kept_bytes % 65536) * ms AS disk_small, measured * ms AS measured_ms,
-	0 AS execs, 0 AS exec_ms, 0 AS template_large, 0 AS template_small
+	0 AS execs, 0 AS exec_ms, 0 AS template_large, 0 AS template_small, 0 AS checkpoint_large, 0 AS checkpoint_small
 	FROM (SELECT usage_meter.*, d, kept AND kept_bytes >= 0 AS measured,
 		min(:now, (d + 1) * 86400000) - max(since, d * 86400000) AS ms FROM days CROSS JOIN usage_meter WHERE ended IS NULL `
 
-const usageColumns = `awake_ms, kept_ms, vcpu_ms, memory_large, memory_small, disk_large, disk_small, measured_ms, execs, exec_ms, template_large, template_small`
+const usageColumns = `awake_ms, kept_ms, vcpu_ms, memory_large, memory_small, disk_large, disk_small, measured_ms, execs, exec_ms, template_large, template_small,
+	checkpoint_large, checkpoint_small`
 
 // goOn is from when on a meter counts that is changed at ?1, until when it has counted if that is not before.
 const goOn = "CASE WHEN since > ?1 AND since - ?1 <= 60000 THEN since ELSE ?1 END"
@@ -30,7 +31,8 @@ const addUsage = ` ON CONFLICT (day, tenant, sandbox) DO UPDATE SET awake_ms = a
 	memory_large = memory_large + excluded.memory_large, memory_small = memory_small + excluded.memory_small,
 	disk_large = disk_large + excluded.disk_large, disk_small = disk_small + excluded.disk_small,
 	measured_ms = measured_ms + excluded.measured_ms, execs = execs + excluded.execs, exec_ms = exec_ms + excluded.exec_ms,
-	template_large = template_large + excluded.template_large, template_small = template_small + excluded.template_small`
+	template_large = template_large + excluded.template_large, template_small = template_small + excluded.template_small,
+	checkpoint_large = checkpoint_large + excluded.checkpoint_large, checkpoint_small = checkpoint_small + excluded.checkpoint_small`
 
 // millis is a time as usage counts it. There is none before 1970.
 func millis(t time.Time) int64 { return max(t.UnixMilli(), 0) }
@@ -99,7 +101,7 @@ func (w *writer) CountExec(tenant core.TenantID, sandbox core.SandboxID, from, t
 			count = 1
 		}
 		_, err := w.change("count an exec", "INSERT INTO usage_day (tenant, sandbox, day, "+usageColumns+`)
-			VALUES (?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, ?, ?, 0, 0)`+addUsage, tenant, sandbox, day, count, ms)
+			VALUES (?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, ?, ?, 0, 0, 0, 0)`+addUsage, tenant, sandbox, day, count, ms)
 		if err != nil {
 			return err
 		}
@@ -168,7 +170,8 @@ func (w *writer) forgetEnded(tenant core.TenantID, keep store.UsageKeep) (int64,
 func (w *writer) sumUp(which string, args ...any) (int64, error) {
 	_, err := w.change("sum up usage", "INSERT INTO usage_day (tenant, sandbox, day, "+usageColumns+`)
 		SELECT tenant, '', day, sum(awake_ms), sum(kept_ms), sum(vcpu_ms), sum(memory_large), sum(memory_small), sum(disk_large),
-			sum(disk_small), sum(measured_ms), sum(execs), sum(exec_ms), sum(template_large), sum(template_small) FROM usage_day WHERE `+which+" GROUP BY tenant, day"+addUsage, args...)
+			sum(disk_small), sum(measured_ms), sum(execs), sum(exec_ms), sum(template_large), sum(template_small),
+			sum(checkpoint_large), sum(checkpoint_small) FROM usage_day WHERE `+which+" GROUP BY tenant, day"+addUsage, args...)
 	if err != nil {
 		return 0, err
 	}

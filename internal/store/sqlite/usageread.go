@@ -174,7 +174,8 @@ func (s *usageSelect) tuple(keys []string, compare, prefix string, u core.UsageR
 func usageQuery(q store.UsageQuery, keys []string, where, having string) string {
 	const days = "WITH RECURSIVE days (d) AS (VALUES (:from) UNION ALL SELECT d + 1 FROM days WHERE d < :to)"
 	const sinceDays = `, since_days (d) AS (SELECT max(:from, (SELECT min(since) FROM (SELECT since FROM usage_meter WHERE ended IS NULL
-		UNION ALL SELECT since FROM template_meter WHERE bytes > 0)) / 86400000)
+		UNION ALL SELECT since FROM template_meter WHERE bytes > 0
+		UNION ALL SELECT since FROM checkpoint_meter WHERE bytes > 0)) / 86400000)
 		UNION ALL SELECT d + 1 FROM since_days WHERE d < :to)`
 	text, join := days+sinceDays, ""
 	if q.ByLabel != "" {
@@ -184,7 +185,8 @@ func usageQuery(q store.UsageQuery, keys []string, where, having string) string 
 		join = " LEFT JOIN who ON id = sandbox"
 	}
 	text += ", parts AS (" + summedUp(keys, "days CROSS JOIN usage_day"+join+" WHERE day = d"+where+having) + "), live AS (" +
-		summedUp(keys, "("+live(spentSince, where)+" UNION ALL "+live(templatesSince, where)+")"+join+" WHERE 1"+having) +
+		summedUp(keys, "("+live(spentSince, where)+" UNION ALL "+live(templateMeter.since(), where)+
+			" UNION ALL "+live(checkpointMeter.since(), where)+")"+join+" WHERE 1"+having) +
 		"), summed AS (" + strings.ReplaceAll(summedUp(keys, "(SELECT * FROM parts UNION ALL SELECT * FROM live)"), "coalesce(value, '')", "label")
 	order := ""
 	if len(keys) > 0 {
@@ -219,7 +221,7 @@ func summedUp(keys []string, from string) string {
 		text += "0 AS "
 	}
 	text += "day"
-	for c := range strings.SplitSeq(usageColumns, ", ") {
+	for c := range strings.FieldsFuncSeq(usageColumns, func(r rune) bool { return strings.ContainsRune(", \n\t", r) }) {
 		text += ", coalesce(sum(" + c + "), 0) AS " + c
 	}
 	text += " FROM " + from
@@ -232,6 +234,7 @@ func summedUp(keys []string, from string) string {
 func scanUsage(r row) (u core.UsageRow, err error) {
 	err = r.Scan(&u.Tenant, &u.Sandbox, &u.Label, &u.Day,
 		&u.AwakeMillis, &u.KeptMillis, &u.VCPUMillis, &u.Memory.Large, &u.Memory.Small, &u.Disk.Large, &u.Disk.Small, &u.MeasuredMillis,
-		&u.Execs, &u.ExecMillis, &u.Templates.Large, &u.Templates.Small, &u.Name, &u.Template, jsonOf(&u.Labels))
+		&u.Execs, &u.ExecMillis, &u.Templates.Large, &u.Templates.Small, &u.Checkpoints.Large, &u.Checkpoints.Small,
+		&u.Name, &u.Template, jsonOf(&u.Labels))
 	return u, err
 }

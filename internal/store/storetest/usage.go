@@ -214,8 +214,10 @@ type usageModel struct {
 	rows   map[usagePlace]*spent
 	// templates are what tenants' templates keep, since when.
 	templates map[core.TenantID]templateMeter
-	versions  map[core.TemplateID]core.Template
-	now       time.Time
+	// saved is what checkpoints keep.
+	saved    map[core.TenantID]templateMeter
+	versions map[core.TemplateID]core.Template
+	now      time.Time
 }
 
 type templateMeter struct {
@@ -233,26 +235,29 @@ type usagePlace struct {
 // spent is usage as numbers of any size.
 type spent struct {
 	awake, kept, vcpu, measured, execs, exec int64
-	memory, disk, templates                  *big.Int
+	memory, disk, templates, checkpoints     *big.Int
 }
 
 func (x *spent) add(o spent) {
 	if x.memory == nil {
-		x.memory, x.disk, x.templates = new(big.Int), new(big.Int), new(big.Int)
+		x.memory, x.disk, x.templates, x.checkpoints = new(big.Int), new(big.Int), new(big.Int), new(big.Int)
 	}
 	if o.templates != nil {
 		x.templates = new(big.Int).Add(x.templates, o.templates)
+	}
+	if o.checkpoints != nil {
+		x.checkpoints = new(big.Int).Add(x.checkpoints, o.checkpoints)
 	}
 	x.awake, x.kept, x.vcpu, x.measured, x.execs, x.exec = x.awake+o.awake, x.kept+o.kept, x.vcpu+o.vcpu, x.measured+o.measured, x.execs+o.execs, x.exec+o.exec
 	x.memory, x.disk = new(big.Int).Add(x.memory, o.memory), new(big.Int).Add(x.disk, o.disk)
 }
 
 func (x *spent) String() string {
-	return fmt.Sprint(x.awake, x.kept, x.vcpu, x.measured, x.execs, x.exec, x.memory, x.disk, x.templates)
+	return fmt.Sprint(x.awake, x.kept, x.vcpu, x.measured, x.execs, x.exec, x.memory, x.disk, x.templates, x.checkpoints)
 }
 
 func spentOf(u core.Usage) spent {
-	return spent{u.AwakeMillis, u.KeptMillis, u.VCPUMillis, u.MeasuredMillis, u.Execs, u.ExecMillis, u.Memory.Big(), u.Disk.Big(), u.Templates.Big()}
+	return spent{u.AwakeMillis, u.KeptMillis, u.VCPUMillis, u.MeasuredMillis, u.Execs, u.ExecMillis, u.Memory.Big(), u.Disk.Big(), u.Templates.Big(), u.Checkpoints.Big()}
 }
 
 func count(on bool) int64 {
@@ -305,6 +310,9 @@ func (u *usageModel) want(q store.UsageQuery) map[usagePlace]*spent {
 	for t := range u.templates {
 		u.putTemplates(all, t, q.Now)
 	}
+	for t := range u.saved {
+		u.putSaved(all, t, q.Now)
+	}
 	sum := map[usagePlace]*spent{}
 	for p, x := range all {
 		if p.day < q.From || p.day > q.To || q.Tenant != "" && p.tenant != q.Tenant || q.Sandbox != "" && p.sandbox != q.Sandbox {
@@ -351,7 +359,7 @@ func (u *usageModel) step(s *suite, rng *rand.Rand, ids []core.SandboxID) {
 		}
 		return err == nil
 	}
-	switch rng.IntN(10) {
+	switch rng.IntN(11) {
 	case 0, 1, 2, 3:
 		state := []core.State{core.StateRunning, core.StateRunning, core.StateFrozen, core.StateStandby, core.StateHibernated, core.StateFailed, core.StateDeleted}[rng.IntN(7)]
 		next := core.Meter{
@@ -388,8 +396,16 @@ func (u *usageModel) step(s *suite, rng *rand.Rand, ids []core.SandboxID) {
 		u.forget(write, rng)
 	case 8:
 		u.template(write, rng)
+	case 10:
+		u.save(write, rng)
 	case 9:
-		if write(func(tx store.Tx) error { return tx.RollTemplates(u.now) }) {
+		if write(func(tx store.Tx) error { return tx.RollTrees(u.now) }) {
+			for t, m := range u.saved {
+				if m.bytes > 0 && core.DayOf(m.since) < core.DayOf(u.now) {
+					u.putSaved(u.rows, t, u.now)
+					u.saved[t] = templateMeter{goOn(core.Meter{Since: m.since}, u.now), m.bytes}
+				}
+			}
 			for t, m := range u.templates {
 				if m.bytes > 0 && core.DayOf(m.since) < core.DayOf(u.now) {
 					u.putTemplates(u.rows, t, u.now)
@@ -397,6 +413,33 @@ func (u *usageModel) step(s *suite, rng *rand.Rand, ids []core.SandboxID) {
 				}
 			}
 		}
+	}
+}
+
+// save has a tenant's checkpoints keep something else.
+func (u *usageModel) save(write func(func(store.Tx) error) bool, rng *rand.Rand) {
+	tenant, bytes := []core.TenantID{alice, bob}[rng.IntN(2)], []int64{0, rng.Int64N(1 << 40)}[rng.IntN(2)]
+	if !write(func(tx store.Tx) error { return tx.MeterCheckpoints(tenant, bytes, u.now) }) {
+		return
+	}
+	u.putSaved(u.rows, tenant, u.now)
+	m := templateMeter{since: u.now, bytes: bytes}
+	if old, ok := u.saved[tenant]; ok {
+		m.since = goOn(core.Meter{Since: old.since}, u.now)
+	}
+	u.saved[tenant] = m
+}
+
+// putSaved adds what a tenant's checkpoints keep until a moment.
+func (u *usageModel) putSaved(rows map[usagePlace]*spent, tenant core.TenantID, until time.Time) {
+	m := u.saved[tenant]
+	if m.bytes == 0 {
+		return
+	}
+	days := map[usagePlace]*spent{}
+	u.put(days, core.Meter{Tenant: tenant, Since: m.since, Clocks: core.Clocks{Kept: true}, KeptBytes: m.bytes}, until)
+	for p, x := range days {
+		u.row(rows, p).add(spent{memory: new(big.Int), disk: new(big.Int), checkpoints: x.disk})
 	}
 }
 
@@ -508,7 +551,7 @@ func testUsageModel(t *testing.T, open Open, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 7)) // A test that can be repeated.
 	u := &usageModel{
 		meters: map[core.SandboxID]core.Meter{}, rows: map[usagePlace]*spent{},
-		templates: map[core.TenantID]templateMeter{}, versions: map[core.TemplateID]core.Template{}, now: epoch(),
+		templates: map[core.TenantID]templateMeter{}, saved: map[core.TenantID]templateMeter{}, versions: map[core.TemplateID]core.Template{}, now: epoch(),
 	}
 	var ids []core.SandboxID
 	for range 80 {
