@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "cc3a14b46907269f146a100c497b0e53c221e5b5550bb1f33128afe6c2cb333f"
+const DocumentDigest = "63c028bec7dcaf68e09659abf20147f722c4bbd6769a30dcf481bbaa4ae7b807"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "7c3a1c4c9e90e5f13c1f077fe51a9c4a60c0e12d5fa722550cc272ac94f2251f"
+const TypesDigest = "029f4b75291cf7828c5d23818bb5b44a748f09b14daafc15e3725982315173d7"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

@@ -34,6 +34,11 @@ func (c *checkpoints) CreateCheckpoint(ctx context.Context, p Principal, ref str
 	if err != nil {
 		return rec, err
 	}
+	release, err := c.activity.hold(ctx, sb.ID, core.UseOperation)
+	if err != nil {
+		return rec, err
+	}
+	defer release()
 	cmd, done, err := c.commands.begin(ctx, sb.ID)
 	if err != nil {
 		return rec, err

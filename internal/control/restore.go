@@ -96,6 +96,11 @@ func (x *restoring) call(ctx context.Context, p Principal, ref string, spec Rest
 
 // restore restores a sandbox. The caller has the turn.
 func (x *restoring) restore(ctx context.Context, p Principal, seen core.Sandbox, spec RestoreSpec, turn *turn) (sb core.Sandbox, saved core.CheckpointID, err error) {
+	release, err := x.activity.hold(ctx, seen.ID, core.UseOperation)
+	if err != nil {
+		return sb, "", err
+	}
+	defer release()
 	err = x.store.View(ctx, func(r store.Reader) error {
 		sb, err = x.check(r, p, seen, spec.Checkpoint)
 		return err

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -99,4 +100,34 @@ func TestWhyOfACheckpoint(t *testing.T) {
 	if err != nil || why.Kept == nil || why.Kept.ID != c.ID {
 		t.Fatalf("%+v, %v", why.Kept, err)
 	}
+}
+
+// TestLongWorkIsUse: a sandbox isn't taken for idle while a checkpoint of it is made or it is restored, however long that takes.
+func TestLongWorkIsUse(t *testing.T) {
+	inTime(t, func(w *world) {
+		t := w.t
+		sb := w.create(core.SandboxSpec{Idle: 20 * time.Second})
+		ref := string(sb.ID)
+		long := func() {
+			w.pass(time.Minute)
+			why, err := w.svc.Why(t.Context(), alice, ref)
+			if err != nil || len(why.Uses) != 1 || why.Uses[0].Kind != core.UseOperation {
+				t.Errorf("meanwhile: %+v, %v", why.Uses, err)
+			}
+		}
+		w.node.onCheckpoint = func(context.Context, core.CheckpointID, core.SandboxID) error { long(); return nil }
+		c, err := w.svc.CreateCheckpoint(t.Context(), alice, ref, core.CheckpointSpec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.node.onCheckpoint = nil
+		w.node.onRestore = func(context.Context, core.NodeSpec) error { long(); return nil }
+		w.stays(sb, 19*time.Second)
+		if _, err := w.svc.RestoreSandbox(t.Context(), alice, ref, control.RestoreSpec{Checkpoint: c.ID}); err != nil {
+			t.Fatal(err)
+		}
+		w.stays(sb, 19*time.Second)
+		w.pass(time.Second)
+		w.ended(sb)
+	})
 }

@@ -10,9 +10,11 @@ const (
 	UseFileWrite  UseKind = "file_write"
 	UseFileWatch  UseKind = "file_watch"
 	UseConnection UseKind = "connection"
+	// UseOperation is work on the sandbox as a whole that a caller asked for: a checkpoint, a restore, a fork.
+	UseOperation UseKind = "operation"
 )
 
 // UseKinds lists every kind.
 func UseKinds() []UseKind {
-	return []UseKind{UseExecStream, UseFileRead, UseFileWrite, UseFileWatch, UseConnection}
+	return []UseKind{UseExecStream, UseFileRead, UseFileWrite, UseFileWatch, UseConnection, UseOperation}
 }
