@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"shoal/internal/core"
@@ -68,15 +69,69 @@ func checkpointIDs(list []core.Checkpoint) []core.CheckpointID {
 	return ids
 }
 
-// withSandbox returns the checkpoints that go with a sandbox: those that nobody called for, or all.
+// withSandbox returns the checkpoints that go with a sandbox, which is deleted by now: those that nobody called for, or all. Those of its
+// forks stay for as long as there are any.
 func withSandbox(r store.Reader, id core.SandboxID, all bool) (gone []core.Checkpoint, err error) {
 	list, err := r.CheckpointsOf(id)
 	for _, rec := range list {
-		if all || rec.Cause != core.CauseCall {
+		users := 0
+		if rec.Cause == core.CauseFork {
+			if users, err = r.CheckpointUsers(rec.ID); err != nil {
+				return nil, err
+			}
+		}
+		if users == 0 && (all || rec.Cause != core.CauseCall) {
 			gone = append(gone, rec)
 		}
 	}
 	return gone, err
+}
+
+// unusedFork reports whether a checkpoint was made for a fork of which no sandbox is left.
+func unusedFork(r store.Reader, rec core.Checkpoint) (bool, error) {
+	if rec.Cause != core.CauseFork || rec.State != core.CheckpointReady {
+		return false, nil
+	}
+	users, err := r.CheckpointUsers(rec.ID)
+	return users == 0, err
+}
+
+// recordUnused makes the checkpoints of forks deleted that a sandbox, deleted in this transaction, was the last to use.
+func recordUnused(tx store.Tx, sb core.Sandbox, actor core.Actor, now time.Time) (gone []core.Checkpoint, err error) {
+	for _, id := range slices.Compact([]core.CheckpointID{sb.Source, sb.Head}) {
+		if id == "" {
+			continue
+		}
+		rec, err := tx.CheckpointByID(id)
+		if core.IsCode(err, core.CodeNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		unused, err := unusedFork(tx, rec)
+		if err != nil {
+			return nil, err
+		}
+		if unused {
+			gone = append(gone, rec)
+		}
+	}
+	return gone, recordCheckpointsDeleted(tx, gone, actor, reasonUnused, now)
+}
+
+// reasonUnused is why the checkpoint of a fork is deleted.
+const reasonUnused = "the last of its forks was deleted"
+
+// dropUnused deletes the checkpoint of a fork that nothing uses any more.
+func (k *checkpointKeeping) dropUnused(ctx context.Context, rec core.Checkpoint) (unused bool, err error) {
+	err = k.store.Update(ctx, func(tx store.Tx) error {
+		if unused, err = unusedFork(tx, rec); err != nil || !unused {
+			return err
+		}
+		return recordCheckpointsDeleted(tx, []core.Checkpoint{rec}, system("reconcile"), reasonUnused, k.clock.Now())
+	})
+	return unused, err
 }
 
 // keepNewest deletes a sandbox's checkpoints that there are for one cause, but for the newest. That it can't is no failure of the one that
@@ -147,7 +202,13 @@ func (k *checkpointKeeping) recover(ctx context.Context) error {
 	for _, rec := range all {
 		switch rec.State {
 		case core.CheckpointReady:
-			continue
+			unused, err := k.dropUnused(ctx, rec)
+			if err != nil {
+				return err
+			}
+			if !unused {
+				continue
+			}
 		case core.CheckpointCreating:
 			if err := k.cutOff(ctx, rec); err != nil {
 				return err
@@ -162,17 +223,9 @@ func (k *checkpointKeeping) recover(ctx context.Context) error {
 
 // cutOff records that a checkpoint came to nothing because the server ended.
 func (k *checkpointKeeping) cutOff(ctx context.Context, rec core.Checkpoint) error {
+	cause := core.Errorf(core.CodeUnavailable, "the server was restarted while it was made")
 	return k.store.Update(ctx, func(tx store.Tx) error {
-		rec.State = core.CheckpointDeleting
-		if err := tx.PutCheckpoint(rec); err != nil {
-			return err
-		}
-		if err := endCheckpoint(tx, rec.Sandbox, ""); err != nil {
-			return err
-		}
-		return checkpointEvent(tx, rec, core.EventCheckpointFailed, system("reconcile"), k.clock.Now(), map[string]string{
-			"code": string(core.CodeUnavailable), "reason": "the server was restarted while it was made",
-		})
+		return recordCheckpointFailed(tx, rec, system("reconcile"), k.clock.Now(), cause)
 	})
 }
 

@@ -182,13 +182,13 @@ func (c *checkpoints) commit(ctx context.Context, rec core.Checkpoint, actor cor
 	return made, nil
 }
 
-// endCheckpoint ends the operation of a sandbox of which a checkpoint was made. head is it, or empty if it came to nothing.
+// endCheckpoint ends the operation of a sandbox of which a checkpoint was made, for itself or for a fork. head is it, or empty if it came to nothing.
 func endCheckpoint(tx store.Tx, id core.SandboxID, head core.CheckpointID) error {
 	sb, err := tx.SandboxByID(id)
 	if err != nil || sb.State == core.StateDeleted {
 		return goneIsDone(err) // It was deleted meanwhile; the checkpoint stays.
 	}
-	if sb.Operation == core.OpCheckpoint {
+	if sb.Operation == core.OpCheckpoint || sb.Operation == core.OpFork {
 		sb.Operation, sb.OperationSince = core.OpNone, time.Time{}
 	}
 	if head != "" {
@@ -218,22 +218,27 @@ func (c *checkpoints) undo(ctx context.Context, rec core.Checkpoint, actor core.
 		if err != nil || now.State == core.CheckpointDeleting {
 			return goneIsDone(err)
 		}
-		now.State = core.CheckpointDeleting
-		if err := tx.PutCheckpoint(now); err != nil {
-			return err
-		}
-		if err := endCheckpoint(tx, now.Sandbox, ""); err != nil {
-			return err
-		}
-		return checkpointEvent(tx, now, core.EventCheckpointFailed, actor, c.clock.Now(), map[string]string{
-			"code": string(core.CodeOf(cause)), "reason": publicMessage(cause),
-		})
+		return recordCheckpointFailed(tx, now, actor, c.clock.Now(), cause)
 	})
 	if err == nil {
 		c.waiters.wake(rec.Tenant)
 		c.keeping.finishSoon(rec.ID)
 	}
 	return err
+}
+
+// recordCheckpointFailed makes a checkpoint that came to nothing deleted, and ends the operation of its sandbox.
+func recordCheckpointFailed(tx store.Tx, rec core.Checkpoint, actor core.Actor, at time.Time, cause error) error {
+	rec.State = core.CheckpointDeleting
+	if err := tx.PutCheckpoint(rec); err != nil {
+		return err
+	}
+	if err := endCheckpoint(tx, rec.Sandbox, ""); err != nil {
+		return err
+	}
+	return checkpointEvent(tx, rec, core.EventCheckpointFailed, actor, at, map[string]string{
+		"code": string(core.CodeOf(cause)), "reason": publicMessage(cause),
+	})
 }
 
 // checkpointEvent adds an event about a checkpoint to the transaction that makes it true.

@@ -164,27 +164,35 @@ func startFacts(sb core.Sandbox) map[string]string {
 func (c *creation) commit(ctx context.Context, p Principal, sb core.Sandbox) (core.Sandbox, error) {
 	now := c.clock.Now()
 	err := c.store.Update(ctx, func(tx store.Tx) error {
-		current, err := tx.SandboxByID(sb.ID)
-		if err != nil {
-			return err
+		current, err := c.run(tx, sb.ID, p.Actor, now)
+		if err == nil {
+			sb = current
 		}
-		if current.State == core.StateDeleted {
-			return core.Errorf(core.CodeCanceled, "the sandbox was deleted while it was being created")
-		}
-		next, _ := core.Next(current.State, core.OpCreate)
-		current.Become(next.Success, now)
-		current.End()
-		current.StartedAt = now
-		if current.CountsUse() {
-			current.ActiveAt = now
-		}
-		sb = current
-		if err := tx.PutSandbox(current); err != nil {
-			return err
-		}
-		return c.usage.begin(tx, current, p.Actor, now)
+		return err
 	})
 	return sb, err
+}
+
+// run writes that a sandbox runs, unless a delete has come first.
+func (c *creation) run(tx store.Tx, id core.SandboxID, actor core.Actor, now time.Time) (core.Sandbox, error) {
+	sb, err := tx.SandboxByID(id)
+	if err != nil {
+		return sb, err
+	}
+	if sb.State == core.StateDeleted {
+		return sb, core.Errorf(core.CodeCanceled, "the sandbox was deleted while it was being created")
+	}
+	next, _ := core.Next(sb.State, core.OpCreate)
+	sb.Become(next.Success, now)
+	sb.End()
+	sb.StartedAt = now
+	if sb.CountsUse() {
+		sb.ActiveAt = now
+	}
+	if err := tx.PutSandbox(sb); err != nil {
+		return sb, err
+	}
+	return sb, c.usage.begin(tx, sb, actor, now)
 }
 
 // abandon records that a create came to nothing, and has the node remove what it may still hold. It returns the error for
@@ -209,6 +217,7 @@ func (c *creation) abandon(ctx context.Context, p Principal, sb core.Sandbox, ca
 // undo records the end of a failed create and starts the removal, unless a delete has done so: then deleted is true.
 func (c *creation) undo(ctx context.Context, p Principal, sb core.Sandbox, cause error) (deleted bool, err error) {
 	now := c.clock.Now()
+	var unused []core.Checkpoint
 	err = c.store.Update(ctx, func(tx store.Tx) error {
 		current, err := tx.SandboxByID(sb.ID)
 		if err != nil {
@@ -218,19 +227,29 @@ func (c *creation) undo(ctx context.Context, p Principal, sb core.Sandbox, cause
 		if deleted = current.State == core.StateDeleted; deleted {
 			return nil
 		}
-		current.Become(core.StateDeleted, now)
-		current.Begin(core.OpDelete, now)
-		current.DeletedAt = now
-		if err := tx.PutSandbox(current); err != nil {
+		if err := recordUndone(tx, current, p.Actor, now, cause); err != nil {
 			return err
 		}
-		return appendEvent(tx, current, core.EventSandboxDeleted, p.Actor, now, map[string]string{
-			"reason": "create failed", "code": string(core.CodeOf(cause)),
-		})
+		unused, err = recordUnused(tx, current, p.Actor, now)
+		return err
 	})
 	if err == nil && !deleted {
 		c.waiters.wake(p.Tenant)
 		c.removal.finishSoon(sb.ID)
+		c.removal.checkpoints.finishSoon(checkpointIDs(unused)...)
 	}
 	return deleted, err
+}
+
+// recordUndone makes a sandbox whose create has failed deleted, with the removal still to be done.
+func recordUndone(tx store.Tx, sb core.Sandbox, actor core.Actor, now time.Time, cause error) error {
+	sb.Become(core.StateDeleted, now)
+	sb.Begin(core.OpDelete, now)
+	sb.DeletedAt = now
+	if err := tx.PutSandbox(sb); err != nil {
+		return err
+	}
+	return appendEvent(tx, sb, core.EventSandboxDeleted, actor, now, map[string]string{
+		"reason": "create failed", "code": string(core.CodeOf(cause)),
+	})
 }

@@ -61,16 +61,18 @@ func (r *removal) startWith(
 		if err := core.Begin(sb.State, sb.Operation, core.OpDelete); err != nil {
 			return err
 		}
+		if err := recordDeleted(tx, &sb, actor, reason, now); err != nil {
+			return err
+		}
 		if gone, err = withSandbox(tx, sb.ID, checkpoints); err != nil {
 			return err
 		}
 		if err := recordCheckpointsDeleted(tx, gone, actor, "the sandbox was deleted", now); err != nil {
 			return err
 		}
-		if sb, err = tx.SandboxByID(sb.ID); err != nil { // its head may be another
-			return err
-		}
-		return recordDeleted(tx, &sb, actor, reason, now)
+		unused, err := recordUnused(tx, sb, actor, now)
+		gone = append(gone, unused...)
+		return err
 	})
 	if err != nil {
 		return err

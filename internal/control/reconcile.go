@@ -93,6 +93,9 @@ func (r *repair) reconcileOne(ctx context.Context, sb core.Sandbox, runs, reboot
 	case sb.State == core.StateDeleted:
 		r.removal.finishSoon(sb.ID)
 		return nil
+	case sb.State == core.StateCreating && sb.Parent != "":
+		// All of a fork's sandboxes run, or none is there: see forking.
+		return r.removal.start(ctx, system("reconcile"), "the server was restarted during the fork", byID(sb.ID))
 	case sb.State == core.StateCreating && runs:
 		// It had answered before the crash: its caller may still find it by name, and its ttl holds.
 		_, err := r.creation.commit(ctx, Principal{Tenant: sb.Tenant, Actor: system("reconcile")}, sb)

@@ -47,6 +47,7 @@ var scopeNeeded = sync.OnceValue(func() map[string]core.Scope {
 		"CreateSandbox":      core.ScopeSandboxesWrite,
 		"CreateSandboxes":    core.ScopeSandboxesWrite,
 		"GetOrCreateSandbox": core.ScopeSandboxesWrite,
+		"ForkSandbox":        core.ScopeSandboxesWrite,
 		"UpdateSandbox":      core.ScopeSandboxesWrite,
 		"DeleteSandbox":      core.ScopeSandboxesWrite,
 		"StopSandbox":        core.ScopeSandboxesWrite,

@@ -82,6 +82,7 @@ type Service struct {
 	*audit
 	*batches
 	*ensures
+	*forking
 	*whys
 	once       *once
 	access     *access
@@ -162,6 +163,9 @@ func New(cfg Config) *Service {
 	s.forgetting = &forgetting{deps: d, once: s.once}
 	s.audit = newAudit(d)
 	s.idle = &idle{deps: d, lifecycle: s.lifecycle}
+	s.forking = &forking{
+		finder: s.finder, once: s.once, checkpoints: s.checkpoints, creation: s.creation, lifecycle: s.lifecycle, nodeID: cfg.NodeID,
+	}
 	s.resizing = &resizing{deps: d, usage: s.usage}
 	s.stopping = &stopping{
 		deps: d, watchers: s.watchers, usage: s.usage, lifecycle: s.lifecycle, graces: graces{by: map[core.SandboxID]*graceWait{}},

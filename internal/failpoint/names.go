@@ -78,6 +78,10 @@ const (
 	ControlCheckpointCommitted = "control.checkpoint.committed"
 	ControlCheckpointDeleted   = "control.checkpoint.deleted"
 	ControlCheckpointTreeGone  = "control.checkpoint.tree-gone"
+	ControlForkRecorded        = "control.fork.recorded"
+	ControlForkSaved           = "control.fork.saved"
+	ControlForkNodeDone        = "control.fork.node-done"
+	ControlForkCommitted       = "control.fork.committed"
 	NodeCheckpointFlushed      = "node.checkpoint.flushed"
 	NodeCheckpointHeld         = "node.checkpoint.held"
 	NodeCheckpointCloned       = "node.checkpoint.cloned"
@@ -114,6 +118,7 @@ func Names() []string {
 		NodeCaptureCloned, NodeCaptureCleaned, NodeCaptureFrozen,
 		ControlCheckpointRecorded, ControlCheckpointNodeDone, ControlCheckpointCommitted,
 		ControlCheckpointDeleted, ControlCheckpointTreeGone,
+		ControlForkRecorded, ControlForkSaved, ControlForkNodeDone, ControlForkCommitted,
 		NodeCheckpointFlushed, NodeCheckpointHeld, NodeCheckpointCloned, NodeCheckpointThawed,
 		NodeDiffCloned, NodeDiffCompared,
 		ImageLayerSent,
