@@ -873,6 +873,9 @@ type CreateSandboxRequest struct {
 	// Env Environment of every process started in it. Default none.
 	Env map[string]string `json:"env,omitempty,omitzero"`
 
+	// FromCheckpoint The id of a checkpoint to start from, in place of a template: its files, and of each limit that is left out the one that its sandbox had, as far as that is allowed by now. Labels, environment and lifecycle are not taken over. Default: none.
+	FromCheckpoint string `json:"from_checkpoint,omitempty,omitzero"`
+
 	// IdleSeconds For how many seconds it may be unused, whereafter `on_idle` is done to it; a ttl that is given holds beside that, and what comes first ends it. Calls on its execs and files, changes, checkpoints and restores of it, an open exec stream, attachment or transfer, and output of an exec are use; looking at its record, metrics or events is not, nor is a silent process. Default: none, at most 366 days.
 	IdleSeconds *int64 `json:"idle_seconds,omitempty"`
 
@@ -903,7 +906,7 @@ type CreateSandboxRequest struct {
 	// Rules Further rules of its lifecycle, at most 16, which hold beside ttl and `idle_seconds`: the one that is due first acts, of several at one moment one that deletes. One on age, deadline or idle that deletes takes the place of the default ttl. Default: none.
 	Rules []LifecycleRule `json:"rules,omitempty,omitzero"`
 
-	// Template A template's name (its newest version that is ready), `name@3`, `name:tag`, id or digest `sha256:…`. Default: the server's default template.
+	// Template A template's name (its newest version that is ready), `name@3`, `name:tag`, id or digest `sha256:…`. Not together with `from_checkpoint`. Default: the server's default template.
 	Template string `json:"template,omitempty,omitzero"`
 
 	// TTLSeconds Age in seconds at which it is deleted with all its state. Default 3600, or none if it is persistent or has another rule on age, deadline or idle that deletes it. The server's configuration has a ceiling.
@@ -1526,6 +1529,63 @@ type FileXattr struct {
 	Value []byte `json:"value"`
 }
 
+// ForkSandboxRequest How many forks to make, and what holds for each. Limits that are left out are those of the sandbox that is forked, as far as they are allowed by now.
+type ForkSandboxRequest struct {
+	// Count How many to make, 1 to 100. Default: as many as there are `names`, or 1.
+	Count *int `json:"count,omitempty"`
+
+	// CPUWeight Weight of the sandbox where sandboxes together want more processor time than there is: each gets a share by its weight. Default 100; ceiling by the server's configuration. `unsupported` on a node without control groups for processor time.
+	CPUWeight *int64 `json:"cpu_weight,omitempty"`
+
+	// DiskBytes Limit of what it writes to its own tree, in bytes. Default and bounds by the server's configuration.
+	DiskBytes *int64 `json:"disk_bytes,omitempty"`
+
+	// Env Environment added to that of the sandbox that is forked, which each of them gets. Default: none is added.
+	Env map[string]string `json:"env,omitempty,omitzero"`
+
+	// IdleSeconds For how many seconds it may be unused, whereafter `on_idle` is done to it; a ttl that is given holds beside that, and what comes first ends it. Calls on its execs and files, changes, checkpoints and restores of it, an open exec stream, attachment or transfer, and output of an exec are use; looking at its record, metrics or events is not, nor is a silent process. Default: none, at most 366 days.
+	IdleSeconds *int64 `json:"idle_seconds,omitempty"`
+
+	// IOWeight Weight of the sandbox where sandboxes together want more of the disk's bandwidth than there is: each gets a share by its weight. Default 100; ceiling by the server's configuration, and 1000 where the disk's scheduler is BFQ. `unsupported` on a node whose host can't weigh, with what it lacks.
+	IOWeight *int64 `json:"io_weight,omitempty"`
+
+	// Kind `disk`: they have the files. `full`, with memory and processes, is not in this release: refused with `unsupported`. Default: `disk`.
+	Kind string `json:"kind,omitempty,omitzero"`
+
+	// Labels Labels of the caller's own to find it by: at most 64, keys of 1 to 256 bytes without = and comma, values of at most 4096 bytes, 32 KiB together. Default none.
+	Labels map[string]string `json:"labels,omitempty,omitzero"`
+
+	// MemoryBytes Limit of memory in bytes. Default and bounds by the server's configuration.
+	MemoryBytes *int64 `json:"memory_bytes,omitempty"`
+
+	// NamePrefix Gives each the name of this and its index, such as try-0, try-1. Default: none.
+	NamePrefix string `json:"name_prefix,omitempty,omitzero"`
+
+	// Names A name for each of them. Not together with `name_prefix`. Default: none.
+	Names []string `json:"names,omitempty,omitzero"`
+
+	// OnIdle What is done when it has been idle: `stop` keeps its files and ends its processes, and after a wake idle counts anew. The others but `delete` answer `unsupported` today. Default `delete`; a persistent sandbox's has to be said. In a change it is what it was if it is left out, and may be given alone.
+	OnIdle string `json:"on_idle,omitempty,omitzero"`
+
+	// OpenFiles Open files that each process may have, as `ulimit -n` says; root inside can raise it. It holds for what is started after it was set. Default and ceiling by the server's configuration.
+	OpenFiles *int64 `json:"open_files,omitempty"`
+
+	// Persistent Keeps the sandbox until it is deleted, unless ttl_seconds is given too. Default false: ephemeral.
+	Persistent bool `json:"persistent,omitempty,omitzero"`
+
+	// Pids Limit of processes and threads together. Default: one for each 1.5 MiB of memory, at least 64 and at most 1024, unless the server is configured otherwise; ceiling by the server's configuration.
+	Pids *int64 `json:"pids,omitempty"`
+
+	// Rules Further rules of its lifecycle, at most 16, which hold beside ttl and `idle_seconds`: the one that is due first acts, of several at one moment one that deletes. One on age, deadline or idle that deletes takes the place of the default ttl. Default: none.
+	Rules []LifecycleRule `json:"rules,omitempty,omitzero"`
+
+	// TTLSeconds Age in seconds at which it is deleted with all its state. Default 3600, or none if it is persistent or has another rule on age, deadline or idle that deletes it. The server's configuration has a ceiling.
+	TTLSeconds *int64 `json:"ttl_seconds,omitempty"`
+
+	// VCPUs Limit of processor time in cores, such as 0.5. What an idle tenth of a second left over may be used in the next. Programs inside see whole processors, at least 2 where the machine has them. Default and ceiling by the server's configuration.
+	VCPUs *float64 `json:"vcpus,omitempty"`
+}
+
 // Health A good answer to a probe.
 type Health struct {
 	// Status `ok`.
@@ -1861,6 +1921,9 @@ type Sandbox struct {
 	// Failure Why its state is failed; absent otherwise.
 	Failure string `json:"failure,omitempty,omitzero"`
 
+	// Head The checkpoint that its files descend from: the last one that was made of it or that it was restored to, or its source; absent if there is none.
+	Head string `json:"head,omitempty,omitzero"`
+
 	// ID 22 characters of a-z and 0-9, a letter first. Never used again.
 	ID string `json:"id"`
 
@@ -1894,6 +1957,9 @@ type Sandbox struct {
 	// OperationSince When that operation began.
 	OperationSince time.Time `json:"operation_since,omitempty,omitzero"`
 
+	// Parent The sandbox that it was forked from, which may be deleted; absent if it is no fork.
+	Parent string `json:"parent,omitempty,omitzero"`
+
 	// Persistent Whether its state is kept without a ttl.
 	Persistent bool `json:"persistent"`
 
@@ -1902,6 +1968,9 @@ type Sandbox struct {
 
 	// Rules The rules of its lifecycle beside `expires_at` and `idle_seconds`; absent if it has none.
 	Rules []SandboxRule `json:"rules,omitempty,omitzero"`
+
+	// Source The checkpoint that it started from, which may be deleted; absent if that was its template.
+	Source string `json:"source,omitempty,omitzero"`
 
 	// StartedAt When its guest agent first answered; absent until then. A wake leaves it as it is.
 	StartedAt time.Time `json:"started_at,omitempty,omitzero"`
@@ -1915,7 +1984,7 @@ type Sandbox struct {
 	// Template The template name that was asked for.
 	Template string `json:"template"`
 
-	// TemplateID The exact template version it was cloned from.
+	// TemplateID The exact template version that it descends from. Of one that started from a checkpoint it may be deleted.
 	TemplateID string `json:"template_id"`
 
 	// VCPUs Limit of processor time in cores; fractions are allowed.
@@ -3189,6 +3258,12 @@ type StatFileParams struct {
 	PathRaw PathRawParam `form:"path_raw,omitempty" json:"path_raw,omitempty,omitzero"`
 }
 
+// ForkSandboxParams defines parameters for ForkSandbox.
+type ForkSandboxParams struct {
+	// IdempotencyKey Makes repeats of the call take effect once: the caller's own word for it, 1 to 255 printable ASCII characters without spaces.
+	IdempotencyKey KeyParam `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // WatchFilesParams defines parameters for WatchFiles.
 type WatchFilesParams struct {
 	// Recursive Also watches everything below (default false).
@@ -3326,6 +3401,9 @@ type MoveFileJSONRequestBody = MoveFileRequest
 
 // SignFileJSONRequestBody defines body for SignFile for application/json ContentType.
 type SignFileJSONRequestBody = SignFileRequest
+
+// ForkSandboxJSONRequestBody defines body for ForkSandbox for application/json ContentType.
+type ForkSandboxJSONRequestBody = ForkSandboxRequest
 
 // StopSandboxJSONRequestBody defines body for StopSandbox for application/json ContentType.
 type StopSandboxJSONRequestBody = StopSandboxRequest

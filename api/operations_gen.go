@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "63c028bec7dcaf68e09659abf20147f722c4bbd6769a30dcf481bbaa4ae7b807"
+const DocumentDigest = "f001c480bf4156e5d41f27847bed32a5ef7d5255b71667a4ceb8740cbb400215"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "029f4b75291cf7828c5d23818bb5b44a748f09b14daafc15e3725982315173d7"
+const TypesDigest = "275d99d280277a8d1fa4b5487b7a6fda8e3047cae4d276e6550807c44d3caabf"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -189,6 +189,7 @@ func Routes() []Route {
 			{Name: "xattrs", Type: Boolean},
 		}},
 		{ID: "signFile", Method: "POST", Path: "/v1/sandboxes/{id}/files:sign", Open: false, Body: true},
+		{ID: "forkSandbox", Method: "POST", Path: "/v1/sandboxes/{id}/forks", Open: false, Body: true, Keyed: true},
 		{ID: "getSandboxMetrics", Method: "GET", Path: "/v1/sandboxes/{id}/metrics", Open: false, Body: false},
 		{ID: "getPartialFile", Method: "GET", Path: "/v1/sandboxes/{id}/partials/{partial}", Open: false, Body: false},
 		{ID: "deletePartialFile", Method: "DELETE", Path: "/v1/sandboxes/{id}/partials/{partial}", Open: false, Body: false},

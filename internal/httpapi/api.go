@@ -147,6 +147,7 @@ func (a *API) operations() map[string]operation {
 		"getOrCreateSandbox": sandboxes.getOrCreateSandbox,
 		"createSandbox":      sandboxes.createSandbox,
 		"listSandboxes":      sandboxes.listSandboxes,
+		"forkSandbox":        sandboxes.forkSandbox,
 		"getSandbox":         sandboxes.getSandbox,
 		"updateSandbox":      sandboxes.updateSandbox,
 		"deleteSandbox":      sandboxes.deleteSandbox,

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -25,9 +26,18 @@ func (a sandboxAPI) createSandboxes(w http.ResponseWriter, r *request) error {
 	if batch.Once, err = r.once(data); err != nil {
 		return err
 	}
+	return a.tellMany(w, r, nil, func(ctx context.Context, tell func(control.BatchResult) error) error {
+		return a.control.CreateSandboxes(ctx, r.principal, batch, tell)
+	})
+}
+
+// tellMany answers with what becomes of several sandboxes, as act tells it. once, unless it is nil, is that of the whole call.
+func (a sandboxAPI) tellMany(
+	w http.ResponseWriter, r *request, once *core.Once, act func(ctx context.Context, tell func(control.BatchResult) error) error,
+) error {
 	ctx, cancel := a.streamContext(r)
 	defer cancel()
-	out := &batchReply{api: a.API, r: r, w: w}
+	out := &batchReply{api: a.API, r: r, w: w, once: once}
 	defer func() {
 		if out.lines != nil {
 			r.outcome, r.detail = out.first, fmt.Sprintf("%d created, %d failed", out.created, out.failed)
@@ -35,7 +45,7 @@ func (a sandboxAPI) createSandboxes(w http.ResponseWriter, r *request) error {
 	}()
 	results, done := make(chan control.BatchResult), make(chan error, 1)
 	go func() { // ended by the loop below, which reads to the end, or by ctx
-		done <- a.control.CreateSandboxes(ctx, r.principal, batch, func(b control.BatchResult) error {
+		done <- act(ctx, func(b control.BatchResult) error {
 			select {
 			case results <- b:
 				return nil
@@ -78,6 +88,7 @@ type batchReply struct {
 	w               http.ResponseWriter
 	lines           *lineWriter
 	created, failed int
+	once            *core.Once
 	// first is why the first failed that did.
 	first core.Code
 }
@@ -104,6 +115,9 @@ func (b *batchReply) result(res control.BatchResult) error {
 		})
 	}
 	b.created++
+	if b.lines == nil {
+		tellRepeated(b.w, b.once)
+	}
 	return b.send(api.CreateSandboxesMessage{
 		Type: api.CreateSandboxesMessageTypeCreated, Index: &res.Index, Sandbox: encodeSandbox(res.Sandbox),
 	})

@@ -43,6 +43,32 @@ func TestBatchIsAudited(t *testing.T) {
 	}
 }
 
+// TestForkIsAudited: of a fork all or none are made, and the audit says so.
+func TestForkIsAudited(t *testing.T) {
+	a, fake := newAPI(t, nil)
+	defer a.Close()
+	ask := func(path, body string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
+		r.Host = "127.0.0.1"
+		r.Header.Set("Authorization", "Bearer "+tenantKey)
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		a.Handler().ServeHTTP(w, r)
+		return w
+	}
+	ask("/v1/sandboxes", `{"name":"lab"}`)
+	for fails, want := range map[core.Code]string{"": "3 created, 0 failed", core.CodeExhausted: ""} {
+		clear(fake.fail)
+		if fails != "" {
+			fake.fail["ForkSandbox"] = core.Errorf(fails, "2 of them would fit")
+		}
+		w := ask("/v1/sandboxes/lab/forks", `{"count":3}`)
+		if e := fake.noted[len(fake.noted)-1]; e.Operation != "forkSandbox" || e.Code != fails || e.Detail != want {
+			t.Errorf("the audit says %q, %q, %q; it was answered %d, %s", e.Operation, e.Code, e.Detail, w.Code, w.Body)
+		}
+	}
+}
+
 // TestFirstMomentOfAll: a bound that is the first moment there is is one, and not none.
 func TestFirstMomentOfAll(t *testing.T) {
 	a, _ := newAPI(t, nil)

@@ -55,6 +55,7 @@ type Sandboxes interface {
 	CreateSandbox(ctx context.Context, p control.Principal, spec core.SandboxSpec) (core.Sandbox, error)
 	CreateSandboxes(ctx context.Context, p control.Principal, batch control.Batch, tell func(control.BatchResult) error) error
 	GetOrCreateSandbox(ctx context.Context, p control.Principal, name string, spec core.SandboxSpec) (sb core.Sandbox, created bool, err error)
+	ForkSandbox(ctx context.Context, p control.Principal, ref string, spec core.ForkSpec) ([]core.Sandbox, error)
 	GetSandbox(ctx context.Context, p control.Principal, ref string) (core.Sandbox, error)
 	ListSandboxes(ctx context.Context, p control.Principal, f store.SandboxFilter, page store.Page) ([]core.Sandbox, string, error)
 	UpdateSandbox(ctx context.Context, p control.Principal, ref string, patch control.SandboxPatch) (core.Sandbox, error)

@@ -154,6 +154,12 @@ func (f *fakeControl) CreateSandbox(_ context.Context, p control.Principal, spec
 	if f.full {
 		return core.Sandbox{}, &core.Error{Code: core.CodeExhausted, Message: "no room for 512 MiB", RetryAfter: 1500 * time.Millisecond}
 	}
+	switch {
+	case spec.From != "" && spec.From != fakeCheckpoint().ID:
+		return core.Sandbox{}, &core.Error{Code: core.CodeNotFound, Field: "from_checkpoint", Message: "no such checkpoint"}
+	case spec.From != "" && spec.Template != "":
+		return core.Sandbox{}, &core.Error{Code: core.CodeInvalid, Field: "from_checkpoint", Message: "give one of them"}
+	}
 	if spec.Template == "" {
 		spec.Template = "base"
 	}
@@ -169,7 +175,7 @@ func (f *fakeControl) CreateSandbox(_ context.Context, p control.Principal, spec
 		ID: core.SandboxID(f.id("s")), Tenant: p.Tenant, Name: spec.Name, Template: "t000000000000000000001",
 		TemplateName: spec.Template, State: core.StateRunning, Incarnation: 1, Persistent: spec.Persistent,
 		Resources: spec.Resources, Env: spec.Env, Labels: spec.Labels, CreatedAt: f.now, StartedAt: f.now.Add(94 * time.Millisecond),
-		StateSince: f.now.Add(94 * time.Millisecond), Rules: spec.Rules,
+		StateSince: f.now.Add(94 * time.Millisecond), Rules: spec.Rules, Source: spec.From, Head: spec.From,
 	}
 	s.Resources.VCPUs = cmp.Or(s.Resources.VCPUs, 1)
 	s.Resources.MemoryBytes = cmp.Or(s.Resources.MemoryBytes, 512<<20)
@@ -200,6 +206,35 @@ func (f *fakeControl) CreateSandboxes(
 		}
 	}
 	return nil
+}
+
+func (f *fakeControl) ForkSandbox(ctx context.Context, p control.Principal, ref string, spec core.ForkSpec) (list []core.Sandbox, err error) {
+	if err := f.fail["ForkSandbox"]; err != nil {
+		return nil, err
+	}
+	source, err := f.GetSandbox(ctx, p, ref)
+	if err != nil {
+		return nil, err
+	}
+	for i := range spec.Count {
+		one := spec.Each
+		if one.Name = ""; len(spec.Names) > 0 {
+			one.Name = spec.Names[i]
+		}
+		if spec.Once != nil {
+			one.Once = &core.Once{Key: fmt.Sprintf("%s, %d", spec.Once.Key, i), Digest: spec.Once.Digest}
+		}
+		sb, err := f.CreateSandbox(ctx, p, one)
+		if err != nil {
+			return nil, err
+		}
+		sb.Parent, sb.Source, sb.Head = source.ID, fakeCheckpoint().ID, fakeCheckpoint().ID
+		list = append(list, sb)
+		if spec.Once != nil {
+			spec.Once.Repeated = one.Once.Repeated
+		}
+	}
+	return list, nil
 }
 
 func (f *fakeControl) GetOrCreateSandbox(

@@ -13,7 +13,6 @@ func later() []string {
 	return []string{
 		"POST /v1/sandboxes/{id}/freeze", "POST /v1/sandboxes/{id}/standby", "POST /v1/sandboxes/{id}/hibernate", "POST /v1/sandboxes/{id}/restore",
 		"POST /v1/sandboxes/{id}/reset", "POST /v1/sandboxes/{id}/undo", "POST /v1/sandboxes/{id}/try",
-		"POST /v1/sandboxes/{id}/forks",
 		"/v1/sandboxes/{id}/services",
 		"/v1/sandboxes/{id}/ports", "/v1/sandboxes/{id}/egress", "/v1/sandboxes/{id}/denials",
 		"/v1/sandboxes/{id}/holds", "/v1/sandboxes/{id}/logs", "/v1/sandboxes/{id}/code",

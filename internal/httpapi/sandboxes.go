@@ -39,7 +39,7 @@ func (a sandboxAPI) createSandbox(w http.ResponseWriter, r *request) error {
 // must be refused here.
 func sandboxSpec(body api.CreateSandboxRequest) (core.SandboxSpec, error) {
 	spec := core.SandboxSpec{
-		Name: body.Name, Template: body.Template, Persistent: body.Persistent, Env: body.Env, Labels: body.Labels,
+		Name: body.Name, Template: body.Template, From: core.CheckpointID(body.FromCheckpoint), Persistent: body.Persistent, Env: body.Env, Labels: body.Labels,
 		OnIdle: core.LifecycleAction(body.OnIdle),
 	}
 	if body.Name != "" {
@@ -272,6 +272,7 @@ func (a sandboxAPI) getSandboxMetrics(w http.ResponseWriter, r *request) error {
 func encodeSandbox(s core.Sandbox) api.Sandbox {
 	return api.Sandbox{
 		ID: string(s.ID), Name: s.Name, Template: s.TemplateName, TemplateID: string(s.Template),
+		Source: string(s.Source), Head: string(s.Head), Parent: string(s.Parent),
 		State: api.SandboxState(s.State), StateSince: s.StateSince, Operation: string(s.Operation), OperationSince: s.OperationSince,
 		Incarnation: s.Incarnation, Persistent: s.Persistent,
 		VCPUs: s.Resources.VCPUs, MemoryBytes: s.Resources.MemoryBytes, DiskBytes: s.Resources.DiskBytes,

@@ -114,6 +114,7 @@ func routes() map[string]route {
 		"createCheckpoint": named(`{}`), "listSandboxCheckpoints": own, "getCheckpoint": own, "deleteCheckpoint": own,
 		"updateCheckpoint": named(`{"comment":"mine"}`), "listCheckpoints": {query: "sandbox=REF", ref: "sandbox"},
 
+		"forkSandbox":        named(`{"count":2}`),
 		"createSandboxes":    {body: `{"sandboxes":[{"template":"REF"}]}`, ref: "template"},
 		"getOrCreateSandbox": {body: `{"template":"REF"}`, ref: "template", name: "new"},
 		"createSandbox":      {body: `{"template":"REF"}`, ref: "template"}, "listSandboxes": {query: "template=REF", ref: "template"},
@@ -290,6 +291,26 @@ func taking(t *testing.T) (ops []api.Route, by map[string]route) {
 		}
 	}
 	return ops, by
+}
+
+// TestCheckpointsAreApart: what starts from another tenant's checkpoint is answered as what starts from none.
+func TestCheckpointsAreApart(t *testing.T) {
+	a := newApart(t)
+	ops, _ := taking(t)
+	for _, op := range ops {
+		r, ok := map[string]route{
+			"createSandbox":      {body: `{"from_checkpoint":"REF"}`, ref: "checkpoint"},
+			"createSandboxes":    {body: `{"count":2,"sandbox":{"from_checkpoint":"REF"}}`, ref: "checkpoint"},
+			"getOrCreateSandbox": {body: `{"from_checkpoint":"REF"}`, ref: "checkpoint", name: "new"},
+		}[op.ID]
+		if !ok {
+			continue
+		}
+		for _, ref := range theirs["checkpoint"] {
+			a.same(asking, op, r, "", ref)
+			a.same(narrowed, op, r, "", ref)
+		}
+	}
 }
 
 // refsOf is what of the other tenant's an operation is asked about; nothing for one that names nothing.

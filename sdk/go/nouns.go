@@ -12,6 +12,8 @@ type (
 	CreateSandboxRequest = api.CreateSandboxRequest
 	// CreateSandboxesRequest says what to create many of.
 	CreateSandboxesRequest = api.CreateSandboxesRequest
+	// ForkSandboxRequest says how many forks to make, and what holds for each.
+	ForkSandboxRequest = api.ForkSandboxRequest
 	// UpdateSandboxRequest says what to change; a nil field stays as it is.
 	UpdateSandboxRequest = api.UpdateSandboxRequest
 	// SandboxMetrics is what a sandbox uses.

@@ -82,8 +82,13 @@ type CreateResult struct {
 // CreateMany creates up to 1000 sandboxes, and returns what becomes of each as soon as that is known. An error beside the results ends
 // it: what was created by then stays, and what was not is not. Whoever stops early has what is under way undone.
 func (s Sandboxes) CreateMany(ctx context.Context, req CreateSandboxesRequest) iter.Seq2[CreateResult, error] {
+	return s.many(ctx, call{method: http.MethodPost, path: "/v1/sandboxes:batch", in: req, once: true, key: s.key})
+}
+
+// many makes a call that makes several sandboxes.
+func (s Sandboxes) many(ctx context.Context, of call) iter.Seq2[CreateResult, error] {
 	return func(yield func(CreateResult, error) bool) {
-		lines, err := s.c.lines(ctx, call{method: http.MethodPost, path: "/v1/sandboxes:batch", in: req, once: true, key: s.key})
+		lines, err := s.c.lines(ctx, of)
 		if err != nil {
 			yield(CreateResult{}, err)
 			return
@@ -117,6 +122,25 @@ func (s Sandboxes) CreateMany(ctx context.Context, req CreateSandboxesRequest) i
 			}
 		}
 	}
+}
+
+// Fork makes new sandboxes of the files that one has at one moment, in any state in which it has files, and returns them when they all run.
+// If it fails, or ctx ends before, there is none of them.
+func (s Sandboxes) Fork(ctx context.Context, ref string, req ForkSandboxRequest) (list []Sandbox, err error) {
+	p, err := path("v1", "sandboxes", ref, "forks")
+	if err != nil {
+		return nil, err
+	}
+	for r, err := range s.many(ctx, call{method: http.MethodPost, path: p, in: req, once: true, key: s.key}) {
+		if err == nil {
+			err = r.Err
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, r.Sandbox)
+	}
+	return list, nil
 }
 
 // Get returns a sandbox by id or name.
