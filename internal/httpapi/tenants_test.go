@@ -60,6 +60,10 @@ func (n *emptyNode) CaptureTemplate(_ context.Context, _ core.TemplateID, from c
 	return core.CapturedTree{}, n.asked(from.Sandbox)
 }
 
+func (*emptyNode) ReserveAll(context.Context, []core.SandboxID, core.Resources) error { return nil }
+
+func (*emptyNode) Release(core.SandboxID) {}
+
 func (n *emptyNode) Checkpoint(_ context.Context, _ core.CheckpointID, from core.SandboxID) (core.CheckpointTree, error) {
 	return core.CheckpointTree{}, n.asked(from)
 }
