@@ -366,10 +366,10 @@ func TestImportCanceled(t *testing.T) {
 func TestImportCredentials(t *testing.T) {
 	t.Parallel()
 	g := newGallery(t)
-	g.make(core.TemplateSpec{Name: "app", Image: core.ImageSource{Ref: "secret", Username: "u", Password: "pw"}})
+	g.make(core.TemplateSpec{Name: "app", Image: core.ImageSource{Ref: "secret", Username: "u", Password: "pass-word"}})
 	err := g.store.View(t.Context(), func(r store.Reader) error {
 		list, _, err := r.ListOperations("alice", store.OperationFilter{}, store.Page{Limit: 10})
-		if text := fmt.Sprintf("%+v", list); strings.Contains(text, "pw") || strings.Contains(text, "hidden") || list[0].Intent != "" {
+		if text := fmt.Sprintf("%+v", list); strings.Contains(text, "pass-word") || strings.Contains(text, "hidden") || list[0].Intent != "" {
 			t.Errorf("recorded: %s", text)
 		}
 		return err

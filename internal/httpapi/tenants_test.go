@@ -304,7 +304,7 @@ func TestCheckpointsAreApart(t *testing.T) {
 	for _, op := range ops {
 		r, ok := map[string]route{
 			"createSandbox":      {body: `{"from_checkpoint":"REF"}`, ref: "checkpoint"},
-			"createSandboxes":    {body: `{"count":2,"sandbox":{"from_checkpoint":"REF"}}`, ref: "checkpoint"},
+			"createSandboxes":    {body: `{"count":1,"sandbox":{"from_checkpoint":"REF"}}`, ref: "checkpoint"},
 			"getOrCreateSandbox": {body: `{"from_checkpoint":"REF"}`, ref: "checkpoint", name: "new"},
 		}[op.ID]
 		if !ok {
