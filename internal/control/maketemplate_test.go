@@ -119,7 +119,7 @@ func newGallery(t *testing.T) *gallery {
 			if err := g.enter(ctx, src); err != nil {
 				return control.BuiltTemplate{}, err
 			}
-		case src.Ref == "secret" && src.Username == "u" && src.Password.Reveal() == "pw":
+		case src.Ref == "secret" && src.Username == "u" && src.Password.Reveal() == "pass-word":
 		default:
 			return control.BuiltTemplate{}, core.Errorf(core.CodeNotFound, "the registry has no such image")
 		}
