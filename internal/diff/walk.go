@@ -3,6 +3,7 @@ package diff
 import (
 	"errors"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -146,12 +147,21 @@ func (c *comparer) list(name string, p pair, depth int) error {
 		c.note(name, "directories nest too deep: what is in it was not looked at")
 		return nil
 	}
-	var lists [2][]hostfiles.Entry
+	// Both sides at a time: most of it is waiting for the disk, or reading inodes that nobody has read yet.
+	var (
+		lists [2][]hostfiles.Entry
+		errs  [2]error
+		both  sync.WaitGroup
+	)
 	for i := range p {
-		if p[i] == nil || p[i].Type != core.FileDirectory {
-			continue
+		if p[i] != nil && p[i].Type == core.FileDirectory {
+			both.Go(func() {
+				lists[i], errs[i] = c.sides[i].scan.List(name, min(maxNames, (maxHeld-c.sides[i].held)/entrySize))
+			})
 		}
-		list, err := c.sides[i].scan.List(name, min(maxNames, (maxHeld-c.sides[i].held)/entrySize))
+	}
+	both.Wait()
+	for i, err := range errs {
 		if err != nil {
 			if depth == 0 {
 				return files.Failure(err, "path", name)
@@ -159,8 +169,7 @@ func (c *comparer) list(name string, p pair, depth int) error {
 			c.note(name, unread(err)+": what is in it was not looked at")
 			return nil
 		}
-		lists[i] = list
-		held := len(list) * entrySize // with its name
+		held := len(lists[i]) * entrySize // with its name
 		c.sides[i].held += held
 		defer func() { c.sides[i].held -= held }()
 	}
