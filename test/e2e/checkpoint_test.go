@@ -64,11 +64,13 @@ fds = [os.open("/pair/" + n, os.O_RDWR | os.O_CREAT) for n in "ab"]
 maps = []
 for n in "cd":
     f = open("/pair/" + n, "w+b"); f.write(b"0" * 4096); f.flush(); maps.append(mmap.mmap(f.fileno(), 4096))
+fds.append(os.open("/pair/e", os.O_WRONLY | os.O_CREAT)) # nobody inside ever reads it
 n = 0
 while True:
     n += 1
-    for fd in fds: os.pwrite(fd, b"%020d" % n, 0)
+    for fd in fds[:2]: os.pwrite(fd, b"%020d" % n, 0)
     for m in maps: m[0:20] = b"%020d" % n
+    os.pwrite(fds[2], b"%020d" % n, 0)
     # Many small files come and go beside it.
     d = "/pair/s%d" % (n % 64)
     open(d, "w").write(str(n))
@@ -87,7 +89,7 @@ func testCheckpointWrites(t *testing.T, e env) {
 		}
 		return nil
 	})
-	var last [4]int
+	var last [5]int
 	for i := range 20 {
 		word := fmt.Sprintf("round %d", i)
 		e.Out(t, sb.ID, "printf '"+word+"' >/root/sentinel")
@@ -96,14 +98,14 @@ func testCheckpointWrites(t *testing.T, e env) {
 		if got := readTree(t, tree, "root/sentinel"); got != word {
 			t.Errorf("it has %q, and %q was written before", got, word)
 		}
-		var n [4]int
-		for j, name := range []string{"a", "b", "c", "d"} {
+		var n [5]int
+		for j, name := range []string{"a", "b", "c", "d", "e"} {
 			var err error
 			if n[j], err = strconv.Atoi(readTree(t, tree, "pair/"+name)[:20]); err != nil || n[j] <= last[j] {
 				t.Errorf("round %d: %s is %d, after %d: %v", i, name, n[j], last[j], err)
 			}
 		}
-		if n[0]-n[3] > 1 || n[0] < n[1] || n[1] < n[2] || n[2] < n[3] {
+		if n[0]-n[4] > 1 || n[0] < n[1] || n[1] < n[2] || n[2] < n[3] || n[3] < n[4] {
 			t.Errorf("round %d: the files are of several moments: %v", i, n)
 		}
 		last = n
