@@ -97,9 +97,6 @@ func measureCheckpoint(ctx context.Context, n int, srv *server, _ *bare, r *repo
 			return err
 		}
 	}
-	if p50, _, ok := r.medians("checkpoint, idle", "checkpoint, idle"); ok {
-		r.goal("checkpoint of 100,000 files, idle", p50, 30, "ms")
-	}
 	return saveInRow(ctx, srv, r, sb.ID)
 }
 

@@ -74,6 +74,7 @@ func (r *report) compare() {
 	}{
 		{"agent round trip", "ms", 2},
 		{"delete acknowledged", "ms", 15},
+		{"checkpoint, idle", "ms", 30},
 		{"idle memory of a sandbox", "MiB", 34},
 		{"idle processor time of a sandbox", "%", 0.1},
 	} {
