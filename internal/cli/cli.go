@@ -137,7 +137,7 @@ on its way (logs, shell, exec -t, cp to -), config, completion and tour.`,
 func commands(a *app) []*cobra.Command {
 	return []*cobra.Command{
 		a.runCommand(), mapCommand(a),
-		a.createCommand(),
+		a.createCommand(), forkCommand(a),
 		a.lsCommand(),
 		a.getCommand(),
 		whyCommand(a),

@@ -10,22 +10,26 @@ import (
 	shoal "shoal/sdk/go"
 )
 
-// manyFlags are those of create for more than one, or for one that may be there.
+// manyFlags are those of create for more than one, for one that may be there, and for what it starts from.
 type manyFlags struct {
 	count int
 	reuse bool
 	given func(flag string) bool
 }
 
-func (m *manyFlags) add(c *cobra.Command) {
+func (m *manyFlags) add(a *app, c *cobra.Command, from *string) {
 	f := c.Flags()
 	m.given = f.Changed
 	f.IntVar(&m.count, "count", 0, "make `N` of them, up to 1000, and print the id of each as soon as it runs")
+	f.StringVar(from, "from", "", "the `CHECKPOINT` it starts from, in place of a template: see 'shoal checkpoint ls'")
+	_ = c.RegisterFlagCompletionFunc("from", a.complete().checkpoints(-1))
 	f.BoolVar(&m.reuse, "get-or-create", false, "take the sandbox that has the name, if there is one")
 }
 
 func (m *manyFlags) check(r shoal.CreateSandboxRequest) error {
 	switch {
+	case r.FromCheckpoint != "" && r.Template != "":
+		return errors.New("a sandbox starts from a template or from a checkpoint: give --template or --from")
 	case m.given("count") && (m.count < 1 || m.count > 1000):
 		return errors.New("--count is from 1 to 1000")
 	case m.reuse && m.count > 0:

@@ -39,6 +39,19 @@ func (s *sandboxFlags) add(a *app, c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("template", a.complete().templates)
 }
 
+// addLimits adds the flags of limits, which are another sandbox's if they are not given.
+func (s *sandboxFlags) addLimits(c *cobra.Command) {
+	f := c.Flags()
+	s.given = f.Changed
+	f.Float64Var(&s.vcpus, "vcpus", 0, "limit of processor time in `VCPUS`, such as 0.5 or 2 (default: the sandbox's)")
+	f.Var(&s.memory, "memory", "limit of memory, such as 512M or 4G (default: the sandbox's)")
+	f.Var(&s.disk, "disk", "limit of what each writes to its disk, such as 4G (default: the sandbox's)")
+	f.Var(&s.limits.pids, "pids", "limit of processes and threads together (default: the sandbox's)")
+	f.Var(&s.limits.openFiles, "open-files", "limit of open files of each process (default: the sandbox's)")
+	f.Var(&s.limits.cpuWeight, "cpu-weight", "share of processor time when sandboxes together want more than there is (default: the sandbox's)")
+	f.Var(&s.limits.ioWeight, "io-weight", "share of the disk's bandwidth when sandboxes together want more than there is (default: the sandbox's)")
+}
+
 func (s *sandboxFlags) request() (shoal.CreateSandboxRequest, error) {
 	req := shoal.CreateSandboxRequest{Template: s.template}
 	if s.given("vcpus") {
@@ -71,6 +84,9 @@ It is answered when processes can be started in the sandbox. If its template is 
 far that is. Commands take the name or the id; a name is lower-case letters, digits and -, and can be used again once its
 sandbox is deleted.
 
+With --from it starts with the files of a checkpoint, and with the limits that the sandbox had of which that was made, unless others are given;
+not with its labels, environment or lifecycle.
+
 With --get-or-create, a sandbox that has the name already is the answer, if it is as asked for: another template, size or
 environment than one that is given is an error, and its ttl, idle rule and labels stay as they are.
 
@@ -101,6 +117,7 @@ func (a *app) createCommand() *cobra.Command {
   shoal create --rule age=8h:stop --rule deadline@2027-01-31T18:00:00Z:delete
   shoal create --persistent --name notes -e LANG=C.UTF-8 --label team=data
   shoal create --name cache --get-or-create --persistent
+  shoal create --from $(shoal checkpoint create lab)
   shoal create --count 20 --name worker- --template base --ttl 30m
   id=$(shoal create) && shoal exec $id -- id`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -114,7 +131,7 @@ func (a *app) createCommand() *cobra.Command {
 			if err == nil && req.Name == "" && c.Flags().Changed("name") {
 				err = errors.New("--name is empty: say a name, or leave it out")
 			}
-			r.Name, r.Persistent, r.TTLSeconds = req.Name, req.Persistent, ttl.seconds()
+			r.Name, r.Persistent, r.TTLSeconds, r.FromCheckpoint = req.Name, req.Persistent, ttl.seconds(), req.FromCheckpoint
 			if err == nil {
 				err = idle.create(&r)
 			}
@@ -146,7 +163,7 @@ func (a *app) createCommand() *cobra.Command {
 		},
 	}
 	s.add(a, c)
-	many.add(c)
+	many.add(a, c, &req.FromCheckpoint)
 	f := c.Flags()
 	f.StringVar(&req.Name, "name", "", "a `NAME` of your own, to use instead of the id")
 	f.BoolVar(&req.Persistent, "persistent", false, "keep it until it is deleted: no ttl")
@@ -381,6 +398,9 @@ func printSandbox(out io.Writer, d sandboxDetails) error {
 	line("failure", d.Failure)
 	line("operation", d.Operation)
 	line("template", d.Template+" ("+d.TemplateID+")")
+	line("parent", d.Parent)
+	line("source", d.Source)
+	line("head", d.Head)
 	line("created", moment(d.CreatedAt))
 	line("started", moment(d.StartedAt))
 	line("ends", moment(endOf(d.Sandbox)))

@@ -83,6 +83,8 @@ func TestSandboxes(t *testing.T) {
 		{"a template of a sandbox", testTemplateOfSandbox},
 		{"a template of a file, typed", testCLIImport},
 		{"a checkpoint has what was written right before", testCheckpointWrites},
+		{"a fork has the files of one moment", testForkFiles},
+		{"forks outlive their parents", testForkLineage},
 		{"a database is consistent in every checkpoint", testCheckpointSQLite},
 		{"a chain of checkpoints loses links", testCheckpointChain},
 		{"checkpoints in every state", testCheckpointStates},

@@ -38,6 +38,8 @@ func TestFaults(t *testing.T) {
 		switch {
 		case strings.Contains(point, ".checkpoint."):
 			run = testCheckpoint
+		case strings.Contains(point, ".fork."):
+			run = testFork
 		case strings.Contains(point, ".create."):
 			run = testCreate
 		case strings.Contains(point, ".delete."):
@@ -70,6 +72,16 @@ func TestFaults(t *testing.T) {
 	for _, point := range []string{failpoint.NodeDeleteKilled, failpoint.NodeDeleteDetached} { // a stop comes through these as well
 		t.Run("stop "+point+" kill", func(t *testing.T) { testStop(t, e, point, "kill") })
 	}
+	for _, point := range []string{failpoint.NodeCheckpointHeld, failpoint.NodeCheckpointCloned, failpoint.NodeCreateCloned, "2*" + failpoint.NodeCreateReady} {
+		hits, name, ok := strings.Cut(point, "*") // a fork comes through these as well
+		action := "kill"
+		if ok {
+			action = hits + "*kill"
+		} else {
+			name = point
+		}
+		t.Run("fork "+point+" kill", func(t *testing.T) { testFork(t, e, name, action) })
+	}
 	t.Run("once", func(t *testing.T) { testOnce(t, e) })
 	t.Run("rules", func(t *testing.T) { testRules(t, e) })
 	t.Run("burst of 100", func(t *testing.T) { testBurst(t, e) })
@@ -86,7 +98,7 @@ func (e env) arm(point, action string) {
 
 // settle restarts the server without failpoints, waiting first for the one that was to be killed.
 func (e env) settle(action string) {
-	if action == "kill" {
+	if strings.HasSuffix(action, "kill") {
 		e.WaitExit()
 	} else {
 		e.Stop()
