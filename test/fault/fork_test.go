@@ -53,8 +53,8 @@ func testFork(t *testing.T, e env, point, action string) {
 	}
 	for _, fork := range again {
 		res, err := e.Client.Execs(fork.ID).Run(ctx(t), shoal.ExecRequest{Shell: "cat /root/f"})
-		if err != nil || res.Stdout != "sentinel" {
-			t.Errorf("a fork has %q, %v", res.Stdout, err)
+		if err != nil || res.Stdout == nil || *res.Stdout != "sentinel" {
+			t.Errorf("a fork has %+v, %v", res, err)
 		}
 	}
 	for _, gone := range append(again, sb) {
