@@ -444,7 +444,7 @@ func TestCheckpointUsage(t *testing.T) {
 	w := newWorld(t)
 	w.sizes.left = map[string]int64{}
 	w.start().ready()
-	sb := w.create(core.SandboxSpec{})
+	sb := w.create(core.SandboxSpec{TTL: 24 * time.Hour})
 	w.sizes.set(sb.ID, 3<<30)
 	for range 2 {
 		w.save(sb, core.CheckpointSpec{})
