@@ -36,6 +36,9 @@ func (x *restoring) RestoreSandbox(ctx context.Context, p Principal, ref string,
 	if err := p.may("RestoreSandbox"); err != nil {
 		return Restored{}, err
 	}
+	if err := p.needKey(); err != nil {
+		return Restored{}, err
+	}
 	if spec.Checkpoint == "" {
 		return Restored{}, core.Invalid("checkpoint_id", "say which checkpoint to go back to; a reset goes back to what the sandbox was made from")
 	}
