@@ -876,7 +876,7 @@ type CreateSandboxRequest struct {
 	// FromCheckpoint The id of a checkpoint to start from, in place of a template: its files, and of each limit that is left out the one that its sandbox had, as far as that is allowed by now. Labels, environment and lifecycle are not taken over. Default: none.
 	FromCheckpoint string `json:"from_checkpoint,omitempty,omitzero"`
 
-	// IdleSeconds For how many seconds it may be unused, whereafter `on_idle` is done to it; a ttl that is given holds beside that, and what comes first ends it. Calls on its execs and files, changes, checkpoints and restores of it, an open exec stream, attachment or transfer, and output of an exec are use; looking at its record, metrics or events is not, nor is a silent process. Default: none, at most 366 days.
+	// IdleSeconds For how many seconds it may be unused, whereafter `on_idle` is done to it; a ttl that is given holds beside that, and what comes first ends it. Calls on its execs and files, changes, checkpoints, restores and forks of it, an open exec stream, attachment or transfer, and output of an exec are use; looking at its record, metrics or events is not, nor is a silent process. Default: none, at most 366 days.
 	IdleSeconds *int64 `json:"idle_seconds,omitempty"`
 
 	// IOWeight Weight of the sandbox where sandboxes together want more of the disk's bandwidth than there is: each gets a share by its weight. Default 100; ceiling by the server's configuration, and 1000 where the disk's scheduler is BFQ. `unsupported` on a node whose host can't weigh, with what it lacks.
@@ -1543,7 +1543,7 @@ type ForkSandboxRequest struct {
 	// Env Environment added to that of the sandbox that is forked, which each of them gets. Default: none is added.
 	Env map[string]string `json:"env,omitempty,omitzero"`
 
-	// IdleSeconds For how many seconds it may be unused, whereafter `on_idle` is done to it; a ttl that is given holds beside that, and what comes first ends it. Calls on its execs and files, changes, checkpoints and restores of it, an open exec stream, attachment or transfer, and output of an exec are use; looking at its record, metrics or events is not, nor is a silent process. Default: none, at most 366 days.
+	// IdleSeconds For how many seconds it may be unused, whereafter `on_idle` is done to it; a ttl that is given holds beside that, and what comes first ends it. Calls on its execs and files, changes, checkpoints, restores and forks of it, an open exec stream, attachment or transfer, and output of an exec are use; looking at its record, metrics or events is not, nor is a silent process. Default: none, at most 366 days.
 	IdleSeconds *int64 `json:"idle_seconds,omitempty"`
 
 	// IOWeight Weight of the sandbox where sandboxes together want more of the disk's bandwidth than there is: each gets a share by its weight. Default 100; ceiling by the server's configuration, and 1000 where the disk's scheduler is BFQ. `unsupported` on a node whose host can't weigh, with what it lacks.
@@ -2201,7 +2201,7 @@ type SandboxUse struct {
 	// Tag The exec's tag; absent if it has none.
 	Tag string `json:"tag,omitempty,omitzero"`
 
-	// What An exec that runs, or who follows one, reads, writes or watches files, has a connection to a port, or waits for a checkpoint or a restore of it (`operation`).
+	// What An exec that runs, or who follows one, reads, writes or watches files, has a connection to a port, or waits for a checkpoint, a restore or a fork of it (`operation`).
 	What string `json:"what"`
 }
 

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "f001c480bf4156e5d41f27847bed32a5ef7d5255b71667a4ceb8740cbb400215"
+const DocumentDigest = "4962af0fccf4e4742ce5cbd18414fec01f9fcaaaf911b9d711bd06d14b785af3"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "275d99d280277a8d1fa4b5487b7a6fda8e3047cae4d276e6550807c44d3caabf"
+const TypesDigest = "c216d0fbd3f42c5bbcd32c4be5a6a30e1b035f1da303ea8d81260722e4f33e2d"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"

@@ -65,6 +65,11 @@ func (x *forking) ForkSandbox(ctx context.Context, p Principal, ref string, spec
 	if err != nil {
 		return nil, err
 	}
+	release, err := x.activity.hold(ctx, sb.ID, core.UseOperation)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	f, err := x.plan(ctx, p, sb, spec)
 	if err != nil {
 		return nil, err

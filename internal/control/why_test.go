@@ -102,7 +102,7 @@ func TestWhyOfACheckpoint(t *testing.T) {
 	}
 }
 
-// TestLongWorkIsUse: a sandbox isn't taken for idle while a checkpoint of it is made or it is restored, however long that takes.
+// TestLongWorkIsUse: a sandbox isn't taken for idle while a checkpoint of it is made, it is forked or restored, however long that takes.
 func TestLongWorkIsUse(t *testing.T) {
 	inTime(t, func(w *world) {
 		t := w.t
@@ -118,6 +118,9 @@ func TestLongWorkIsUse(t *testing.T) {
 		w.node.onCheckpoint = func(context.Context, core.CheckpointID, core.SandboxID) error { long(); return nil }
 		c, err := w.svc.CreateCheckpoint(t.Context(), alice, ref, core.CheckpointSpec{})
 		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.svc.ForkSandbox(t.Context(), alice, ref, core.ForkSpec{Count: 1}); err != nil {
 			t.Fatal(err)
 		}
 		w.node.onCheckpoint = nil

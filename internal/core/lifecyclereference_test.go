@@ -111,7 +111,7 @@ A restart of the server alone changes no state: sandboxes go on.
 
 ## What is use
 
-Calls on its execs and files, changes of it, a stop, a wake, a checkpoint and a restore; an open exec stream, attachment, watch, transfer or connection to a port for as
+Calls on its execs and files, changes of it, a stop, a wake, a checkpoint, a restore and a fork; an open exec stream, attachment, watch, transfer or connection to a port for as
 long as it is there; what execs print. Looking at its record, its events, its metrics or at ` + "`why`" + ` is not, nor is a process that prints nothing.
 `)
 	return b.String()
