@@ -1886,6 +1886,12 @@ type RegistryList struct {
 	Registries []Registry `json:"registries"`
 }
 
+// ResetSandboxRequest How a sandbox goes back to what it was made from.
+type ResetSandboxRequest struct {
+	// Save Whether what is replaced is saved as a checkpoint first. Default true; with false it is lost.
+	Save *bool `json:"save,omitempty"`
+}
+
 // ResizeExecRequest The new size of a terminal.
 type ResizeExecRequest struct {
 	// Cols Width in characters.
@@ -1893,6 +1899,24 @@ type ResizeExecRequest struct {
 
 	// Rows Height in characters.
 	Rows int `json:"rows"`
+}
+
+// RestoreSandboxRequest What a sandbox goes back to.
+type RestoreSandboxRequest struct {
+	// CheckpointID One of its checkpoints, or the one that it was made from.
+	CheckpointID string `json:"checkpoint_id"`
+
+	// Save Whether what is replaced is saved as a checkpoint first. Default true; with false it is lost.
+	Save *bool `json:"save,omitempty"`
+}
+
+// RestoredSandbox A sandbox that was restored.
+type RestoredSandbox struct {
+	// Sandbox One isolated machine of one tenant.
+	Sandbox Sandbox `json:"sandbox"`
+
+	// SavedCheckpointID The checkpoint of what was replaced; absent if it was not saved.
+	SavedCheckpointID string `json:"saved_checkpoint_id,omitempty,omitzero"`
 }
 
 // Sandbox One isolated machine of one tenant.
@@ -3264,6 +3288,18 @@ type ForkSandboxParams struct {
 	IdempotencyKey KeyParam `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
+// ResetSandboxParams defines parameters for ResetSandbox.
+type ResetSandboxParams struct {
+	// IdempotencyKey Makes repeats of the call take effect once: the caller's own word for it, 1 to 255 printable ASCII characters without spaces.
+	IdempotencyKey KeyParam `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
+// RestoreSandboxParams defines parameters for RestoreSandbox.
+type RestoreSandboxParams struct {
+	// IdempotencyKey Makes repeats of the call take effect once: the caller's own word for it, 1 to 255 printable ASCII characters without spaces.
+	IdempotencyKey KeyParam `json:"Idempotency-Key,omitempty,omitzero"`
+}
+
 // WatchFilesParams defines parameters for WatchFiles.
 type WatchFilesParams struct {
 	// Recursive Also watches everything below (default false).
@@ -3404,6 +3440,12 @@ type SignFileJSONRequestBody = SignFileRequest
 
 // ForkSandboxJSONRequestBody defines body for ForkSandbox for application/json ContentType.
 type ForkSandboxJSONRequestBody = ForkSandboxRequest
+
+// ResetSandboxJSONRequestBody defines body for ResetSandbox for application/json ContentType.
+type ResetSandboxJSONRequestBody = ResetSandboxRequest
+
+// RestoreSandboxJSONRequestBody defines body for RestoreSandbox for application/json ContentType.
+type RestoreSandboxJSONRequestBody = RestoreSandboxRequest
 
 // StopSandboxJSONRequestBody defines body for StopSandbox for application/json ContentType.
 type StopSandboxJSONRequestBody = StopSandboxRequest

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "4962af0fccf4e4742ce5cbd18414fec01f9fcaaaf911b9d711bd06d14b785af3"
+const DocumentDigest = "1d0f9320c00425cbfd70abb22cc77fce1e418c396298b25611791977b95b08ed"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "c216d0fbd3f42c5bbcd32c4be5a6a30e1b035f1da303ea8d81260722e4f33e2d"
+const TypesDigest = "752bc4def84b64568086a234e3f3deaa387d66dcde45039856bff4b7342d2f08"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
@@ -193,6 +193,8 @@ func Routes() []Route {
 		{ID: "getSandboxMetrics", Method: "GET", Path: "/v1/sandboxes/{id}/metrics", Open: false, Body: false},
 		{ID: "getPartialFile", Method: "GET", Path: "/v1/sandboxes/{id}/partials/{partial}", Open: false, Body: false},
 		{ID: "deletePartialFile", Method: "DELETE", Path: "/v1/sandboxes/{id}/partials/{partial}", Open: false, Body: false},
+		{ID: "resetSandbox", Method: "POST", Path: "/v1/sandboxes/{id}/reset", Open: false, Body: true, Keyed: true},
+		{ID: "restoreSandbox", Method: "POST", Path: "/v1/sandboxes/{id}/restore", Open: false, Body: true, Keyed: true},
 		{ID: "stopSandbox", Method: "POST", Path: "/v1/sandboxes/{id}/stop", Open: false, Body: true},
 		{ID: "wakeSandbox", Method: "POST", Path: "/v1/sandboxes/{id}/wake", Open: false, Body: false},
 		{ID: "watchFiles", Method: "GET", Path: "/v1/sandboxes/{id}/watch", Open: false, Body: false, Query: []Parameter{

@@ -105,11 +105,11 @@ func laterCommands() map[string]string {
 	const (
 		life   = "put a sandbox to sleep with its processes ('shoal stop' ends them and keeps its files)"
 		copies = "make a second sandbox of one as it is"
-		states = "go back to a state of a sandbox"
+		states = "go back by steps ('shoal restore' goes back to a checkpoint)"
 	)
 	return map[string]string{
 		"pause": life, "unpause": life, "resume": life, "suspend": life, "freeze": life, "standby": life, "hibernate": life,
-		"fork": copies, "clone": copies, "restore": states, "undo": states, "reset": states,
+		"fork": copies, "clone": copies, "undo": states,
 	}
 }
 

@@ -97,12 +97,32 @@ func printCheckpoint(out io.Writer, now time.Time, k shoal.Checkpoint) error {
 
 // checkpoints completes checkpoints by id, with their comments, for at most so many arguments; any number if it is negative.
 func (a completions) checkpoints(most int) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
+	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if most >= 0 && len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		return a.checkpointsOf("")(c, args, "")
+	}
+}
+
+// sandboxThenCheckpoint completes a sandbox and then a checkpoint of it.
+func (a completions) sandboxThenCheckpoint() cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		switch len(args) {
+		case 0:
+			return a.sandboxes(1)(c, args, typed)
+		case 1:
+			return a.checkpointsOf(args[0])(c, args, typed)
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// checkpointsOf completes the checkpoints of a sandbox, or for none all.
+func (a completions) checkpointsOf(sandbox string) cobra.CompletionFunc {
+	return func(c *cobra.Command, _ []string, _ string) (ids []string, _ cobra.ShellCompDirective) {
 		err := a.askServer(c, func(ctx context.Context, client *shoal.Client) error {
-			for k, err := range client.Checkpoints().List(ctx, shoal.CheckpointsOptions{}) {
+			for k, err := range client.Checkpoints().List(ctx, shoal.CheckpointsOptions{Sandbox: sandbox}) {
 				if err != nil || len(ids) == completionMost {
 					return err
 				}

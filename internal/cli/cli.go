@@ -141,7 +141,7 @@ func commands(a *app) []*cobra.Command {
 		a.lsCommand(),
 		a.getCommand(),
 		whyCommand(a),
-		a.setCommand(), stopCommand(a), wakeCommand(a),
+		a.setCommand(), stopCommand(a), wakeCommand(a), restoreCommand(a), resetCommand(a),
 		a.rmCommand(),
 		a.execCommand(),
 		a.shellCommand(),

@@ -18,6 +18,8 @@ func (a checkpointAPI) operations() map[string]operation {
 		"getCheckpoint":          a.getCheckpoint,
 		"updateCheckpoint":       a.updateCheckpoint,
 		"deleteCheckpoint":       a.deleteCheckpoint,
+		"restoreSandbox":         a.restoreSandbox,
+		"resetSandbox":           a.resetSandbox,
 	}
 }
 

@@ -99,6 +99,8 @@ type Checkpoints interface {
 	ListCheckpoints(ctx context.Context, p control.Principal, q control.CheckpointQuery, page store.Page) ([]core.Checkpoint, string, error)
 	UpdateCheckpoint(ctx context.Context, p control.Principal, id core.CheckpointID, patch control.CheckpointPatch) (core.Checkpoint, error)
 	DeleteCheckpoint(ctx context.Context, p control.Principal, id core.CheckpointID) error
+	RestoreSandbox(ctx context.Context, p control.Principal, ref string, spec control.RestoreSpec) (control.Restored, error)
+	ResetSandbox(ctx context.Context, p control.Principal, ref string, spec control.RestoreSpec) (control.Restored, error)
 	// DeleteSandboxWithCheckpoints deletes a sandbox with all of its checkpoints.
 	DeleteSandboxWithCheckpoints(ctx context.Context, p control.Principal, ref string) error
 }

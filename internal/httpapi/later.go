@@ -11,8 +11,8 @@ import (
 // tell them from a misspelt path.
 func later() []string {
 	return []string{
-		"POST /v1/sandboxes/{id}/freeze", "POST /v1/sandboxes/{id}/standby", "POST /v1/sandboxes/{id}/hibernate", "POST /v1/sandboxes/{id}/restore",
-		"POST /v1/sandboxes/{id}/reset", "POST /v1/sandboxes/{id}/undo", "POST /v1/sandboxes/{id}/try",
+		"POST /v1/sandboxes/{id}/freeze", "POST /v1/sandboxes/{id}/standby", "POST /v1/sandboxes/{id}/hibernate",
+		"POST /v1/sandboxes/{id}/undo", "POST /v1/sandboxes/{id}/try",
 		"/v1/sandboxes/{id}/services",
 		"/v1/sandboxes/{id}/ports", "/v1/sandboxes/{id}/egress", "/v1/sandboxes/{id}/denials",
 		"/v1/sandboxes/{id}/holds", "/v1/sandboxes/{id}/logs", "/v1/sandboxes/{id}/code",

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"shoal/internal/httpapi"
 	shoal "shoal/sdk/go"
 )
 
@@ -43,15 +44,22 @@ func TestStopBody(t *testing.T) {
 		`{"grace_seconds":61}`: http.StatusBadRequest, `{"grace_seconds":-1}`: http.StatusBadRequest, `{"grace":1}`: http.StatusBadRequest,
 		`{"grace_seconds":null}`: http.StatusBadRequest, "[]": http.StatusBadRequest,
 	} {
-		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/v1/sandboxes/x/stop", strings.NewReader(body))
-		req.Header.Set("Authorization", "Bearer "+tenantKey)
-		if body != "" {
-			req.Header.Set("Content-Type", "application/json")
-		}
-		w := httptest.NewRecorder()
-		a.Handler().ServeHTTP(w, req)
+		w := post(t, a, "/v1/sandboxes/x/stop", body)
 		if w.Code != want {
 			t.Errorf("%q: %d, want %d: %s", body, w.Code, want, w.Body)
 		}
 	}
+}
+
+// post posts a body, or none if that is empty, as the tenant.
+func post(t *testing.T, a *httpapi.API, path, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost"+path, strings.NewReader(body))
+	req.Header.Set("Authorization", "Bearer "+tenantKey)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	w := httptest.NewRecorder()
+	a.Handler().ServeHTTP(w, req)
+	return w
 }

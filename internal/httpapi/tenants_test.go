@@ -122,7 +122,7 @@ func routes() map[string]route {
 		"createSandboxes":    {body: `{"sandboxes":[{"template":"REF"}]}`, ref: "template"},
 		"getOrCreateSandbox": {body: `{"template":"REF"}`, ref: "template", name: "new"},
 		"createSandbox":      {body: `{"template":"REF"}`, ref: "template"}, "listSandboxes": {query: "template=REF", ref: "template"},
-		"getSandbox": own, "updateSandbox": named(`{"labels":{"a":"b"}}`), "deleteSandbox": own, "stopSandbox": named(`{"grace_seconds":0}`), "wakeSandbox": own, "getSandboxMetrics": own, "getSandboxWhy": own, "listSandboxEvents": own,
+		"getSandbox": own, "updateSandbox": named(`{"labels":{"a":"b"}}`), "deleteSandbox": own, "stopSandbox": named(`{"grace_seconds":0}`), "wakeSandbox": own, "restoreSandbox": named(`{"checkpoint_id":"c000000000000000000001"}`), "resetSandbox": named(`{}`), "getSandboxMetrics": own, "getSandboxWhy": own, "listSandboxEvents": own,
 
 		"createExec": named(`{"shell":"id"}`), "listExecs": own, "getExec": own, "cancelExec": own,
 		"attachExec": {header: http.Header{"Upgrade": {"websocket"}, "Connection": {"Upgrade"}}}, "resizeExec": named(`{"rows":1,"cols":1}`),

@@ -27,7 +27,7 @@ type Sandboxes struct {
 // Sandboxes returns the calls on sandboxes.
 func (c *Client) Sandboxes() Sandboxes { return Sandboxes{c: c} }
 
-// WithKey returns the same calls with an Idempotency-Key for Create and CreateMany: a word of the caller's own for one call, which the server makes
+// WithKey returns the same calls with an Idempotency-Key for Create, CreateMany, Restore and Reset: a word of the caller's own for one call, which the server makes
 // once however often it is asked within 24 hours, by this process or another. Another call needs another key.
 func (s Sandboxes) WithKey(key string) Sandboxes {
 	s.key = key
@@ -184,6 +184,25 @@ func (s Sandboxes) DeleteWithCheckpoints(ctx context.Context, ref string) error 
 		return err
 	}
 	return s.c.do(ctx, call{method: http.MethodDelete, path: p, query: url.Values{"checkpoints": {"true"}}}, nil)
+}
+
+// Restore puts the files of one of a sandbox's checkpoints in the place of those that it has, and starts it on them. It returns when
+// processes can be started in it. With WithKey a repeat returns the sandbox as it is by then.
+func (s Sandboxes) Restore(ctx context.Context, ref string, req RestoreSandboxRequest) (RestoredSandbox, error) {
+	return s.again(ctx, ref, "restore", req)
+}
+
+// Reset puts a sandbox's files back to what it was made from, as Restore does.
+func (s Sandboxes) Reset(ctx context.Context, ref string, req ResetSandboxRequest) (RestoredSandbox, error) {
+	return s.again(ctx, ref, "reset", req)
+}
+
+func (s Sandboxes) again(ctx context.Context, ref, verb string, req any) (out RestoredSandbox, err error) {
+	p, err := path("v1", "sandboxes", ref, verb)
+	if err != nil {
+		return out, err
+	}
+	return out, s.c.do(ctx, call{method: http.MethodPost, path: p, in: req, once: true, key: s.key}, &out)
 }
 
 // Metrics returns what a running sandbox uses.

@@ -88,6 +88,8 @@ func TestSandboxes(t *testing.T) {
 		{"a database is consistent in every checkpoint", testCheckpointSQLite},
 		{"a chain of checkpoints loses links", testCheckpointChain},
 		{"checkpoints in every state", testCheckpointStates},
+		{"restores and a reset", testRestore},
+		{"two restores at once", testTwoRestores},
 		{"no egress", testNoEgress},
 		{"limits", testLimits},
 		{"memory is changed", testResizeMemory},

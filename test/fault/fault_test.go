@@ -48,6 +48,8 @@ func TestFaults(t *testing.T) {
 			run = testStop
 		case strings.Contains(point, ".wake."):
 			run = testWake
+		case strings.Contains(point, ".restore."):
+			run = testRestore
 		case strings.Contains(point, ".resize."):
 			run = testResize
 		case strings.Contains(point, ".diff."):
@@ -81,6 +83,9 @@ func TestFaults(t *testing.T) {
 			name = point
 		}
 		t.Run("fork "+point+" kill", func(t *testing.T) { testFork(t, e, name, action) })
+	}
+	for _, point := range []string{failpoint.NodeWakeStarted, failpoint.ControlCheckpointNodeDone} { // and a restore through these
+		t.Run("restore "+point+" kill", func(t *testing.T) { testRestore(t, e, point, "kill") })
 	}
 	t.Run("once", func(t *testing.T) { testOnce(t, e) })
 	t.Run("rules", func(t *testing.T) { testRules(t, e) })
