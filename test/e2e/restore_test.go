@@ -12,7 +12,7 @@ func testRestore(t *testing.T, e env) {
 	sb := e.Sandbox(t, shoal.CreateSandboxRequest{Name: "again", Env: map[string]string{"KEPT": "env"}})
 	identity := "hostname; cat /etc/machine-id; echo $KEPT"
 	who := e.Out(t, sb.ID, identity)
-	e.Out(t, sb.ID, "mkdir /w && printf one >/w/f && ln /w/f /w/hard && chmod 4750 /w/f && chown 1000:1000 /w/f && printf x >/w/one")
+	e.Out(t, sb.ID, "mkdir /w && printf one >/w/f && ln /w/f /w/hard && chown 1000:1000 /w/f && chmod 4750 /w/f && printf x >/w/one")
 	first := e.save(t, sb.ID, shoal.CreateCheckpointRequest{Comment: "one"})
 	e.Out(t, sb.ID, "rm /w/one && printf two >/w/f && chmod 600 /w/f && printf y >/w/two && sleep 1000 & echo started")
 	look := "cat /w/f; stat -c ' %a %u:%g %h' /w/f; ls /w; pgrep -x sleep || true"
