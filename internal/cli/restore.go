@@ -25,7 +25,7 @@ What is replaced is saved first, as a checkpoint whose id is printed: to go back
   shoal restore --no-save lab CHECKPOINT`,
 		ValidArgsFunction: a.complete().sandboxThenCheckpoint(),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.restore(args[0], noSave, func(client *shoal.Client, save *bool) (shoal.RestoredSandbox, error) {
+			return restoreSandbox(a, args[0], noSave, func(client *shoal.Client, save *bool) (shoal.RestoredSandbox, error) {
 				return client.Sandboxes().Restore(c.Context(), args[0], shoal.RestoreSandboxRequest{CheckpointID: args[1], Save: save})
 			})
 		},
@@ -46,7 +46,7 @@ Otherwise it does what 'shoal restore' does.`,
   shoal reset --no-save lab`,
 		ValidArgsFunction: a.complete().sandboxes(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.restore(args[0], noSave, func(client *shoal.Client, save *bool) (shoal.RestoredSandbox, error) {
+			return restoreSandbox(a, args[0], noSave, func(client *shoal.Client, save *bool) (shoal.RestoredSandbox, error) {
 				return client.Sandboxes().Reset(c.Context(), args[0], shoal.ResetSandboxRequest{Save: save})
 			})
 		},
@@ -55,8 +55,8 @@ Otherwise it does what 'shoal restore' does.`,
 	return c
 }
 
-// restore has a sandbox restored and prints what was saved of it.
-func (a *app) restore(ref string, noSave bool, do func(client *shoal.Client, save *bool) (shoal.RestoredSandbox, error)) error {
+// restoreSandbox has a sandbox restored and prints what was saved of it.
+func restoreSandbox(a *app, ref string, noSave bool, do func(client *shoal.Client, save *bool) (shoal.RestoredSandbox, error)) error {
 	client, err := a.client()
 	if err != nil {
 		return err
