@@ -726,7 +726,7 @@ type ChangeFileRequest struct {
 
 // Checkpoint The saved state of a sandbox at one moment.
 type Checkpoint struct {
-	// Cause Why there is one: `call` (somebody asked for it). Others are made by the server and go with their sandbox.
+	// Cause Why there is one: `call` (somebody asked for it). Others are made by the server and go with their sandbox, but for `fork`: that stays for as long as one of the forks does, and goes with the last.
 	Cause string `json:"cause"`
 
 	// Comment What was said of it.

@@ -3,10 +3,10 @@
 package api
 
 // DocumentDigest is the sha256 of openapi.yaml when this was generated.
-const DocumentDigest = "1d0f9320c00425cbfd70abb22cc77fce1e418c396298b25611791977b95b08ed"
+const DocumentDigest = "a7678a68f233ce9db60d6974cc0a19f41f4c3a5f3f2a4a4913572bdeb7e8695f"
 
 // TypesDigest is the sha256 of openapi_gen.go when this was generated.
-const TypesDigest = "752bc4def84b64568086a234e3f3deaa387d66dcde45039856bff4b7342d2f08"
+const TypesDigest = "741674734a88bb19903202eb1d9a8d921792b5ee1995d18b70ad1612425c53f0"
 
 // RegistryDigest is the sha256 of errors.json when this was generated.
 const RegistryDigest = "f81b209a07108344d2b113c40efc40582ffee901069314d2e2b1d261cbfe1692"
