@@ -188,14 +188,14 @@ func (x *forking) make(ctx context.Context, f *fork) ([]core.Sandbox, error) {
 	defer turns.end()
 	x.waiters.wake(f.p.Tenant)
 	if err = failpoint.Hit(failpoint.ControlForkRecorded); err == nil {
-		err = x.save(turns.source, f)
+		err = x.save(turns.source, f) //nolint:contextcheck // a delete of the source ends it too
 	}
 	if err != nil && turns.source.Err() != nil && ctx.Err() == nil { // nothing else ends it
 		err = core.Wrap(core.CodeConflict, err, "the sandbox was deleted while it was being forked")
 	}
 	turns.endSource()
 	if err == nil {
-		err = x.start(work, turns, f)
+		err = x.start(work, turns, f) //nolint:contextcheck // each start has the context of its own turn
 	}
 	if err == nil {
 		err = failpoint.Hit(failpoint.ControlForkNodeDone)

@@ -217,7 +217,7 @@ func TestRestoreThatFails(t *testing.T) {
 		t.Errorf("it goes on: %v", err)
 	}
 	w.node.setRestore(nil, broken)
-	res, err := w.restore(sb, control.RestoreSpec{Checkpoint: c.ID})
+	_, err = w.restore(sb, control.RestoreSpec{Checkpoint: c.ID})
 	wantCode(t, err, core.CodeExhausted)
 	w.wantState(sb.ID, core.StateFailed)
 	got := w.lookUp(sb.ID)
@@ -226,7 +226,7 @@ func TestRestoreThatFails(t *testing.T) {
 	}
 	w.wantSettled(2) // what was replaced is kept
 	w.node.setRestore(nil, nil)
-	if res, err = w.restore(sb, control.RestoreSpec{Checkpoint: c.ID}); err != nil || res.Sandbox.State != core.StateRunning || res.Sandbox.Failure != "" {
+	if res, err := w.restore(sb, control.RestoreSpec{Checkpoint: c.ID}); err != nil || res.Sandbox.State != core.StateRunning || res.Sandbox.Failure != "" {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if got := w.life(sb.ID); got != "creating, running, restoring, running: its restore failed: no room, restoring, failed: its restore failed: no room, restoring, restored" {

@@ -215,8 +215,11 @@ func (x *restoring) resume(sb core.Sandbox, runs bool) {
 	act := func(ctx context.Context) error {
 		return x.inTurn(ctx, sb.ID, func(ctx context.Context) error {
 			err := x.again(ctx, sb, actor, runs)
-			if err == nil || ctx.Err() != nil || core.IsCode(err, core.CodeNotFound) && x.isGone(ctx, sb) {
+			if err == nil {
 				return nil
+			}
+			if ctx.Err() != nil || core.IsCode(err, core.CodeNotFound) && x.isGone(ctx, sb) {
+				return nil //nolint:nilerr // a delete, or the next start, sees to it
 			}
 			x.log.Warn("a restore that a restart cut off failed", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
 			return x.fail(ctx, sb, actor, err)

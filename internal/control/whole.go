@@ -19,7 +19,7 @@ func (d *deps) whole(
 	begun := d.tasks.run(func(stop context.Context) {
 		own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
-		defer context.AfterFunc(stop, cancel)() //nolint:contextcheck // two contexts end this
+		defer context.AfterFunc(stop, cancel)()
 		turn, done, err := d.commands.beginWhole(own, ctx, id)
 		if err != nil {
 			ended <- result{err: err}

@@ -117,14 +117,14 @@ func TestOrderOfRules(t *testing.T) {
 func TestOnceIsOnce(t *testing.T) {
 	born := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	type step struct {
-		after time.Duration
+		after int // minutes
 		state State
 	}
 	for name, tc := range map[string]struct {
 		action LifecycleAction
 		steps  []step
 		due    bool
-		fired  time.Duration
+		fired  int // minutes
 	}{
 		"not yet":                         {ActionStop, []step{{50, StateStopped}, {55, StateRunning}}, true, 0},
 		"stopped by it":                   {ActionStop, []step{{61, StateStopped}}, false, 61},
@@ -145,7 +145,7 @@ func TestOnceIsOnce(t *testing.T) {
 				}
 				before := sb
 				for _, s := range tc.steps {
-					at := born.Add(s.after * time.Minute)
+					at := born.Add(time.Duration(s.after) * time.Minute)
 					since := at
 					if sb.State == s.state {
 						since = sb.StateSince
@@ -163,7 +163,7 @@ func TestOnceIsOnce(t *testing.T) {
 				}
 				var want time.Time
 				if tc.fired > 0 {
-					want = born.Add(tc.fired * time.Minute)
+					want = born.Add(time.Duration(tc.fired) * time.Minute)
 				}
 				if !sb.Rules[0].FiredAt.Equal(want) {
 					t.Errorf("%s: it was over at %v, want %v", r.On, sb.Rules[0].FiredAt, want)

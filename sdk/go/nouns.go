@@ -56,10 +56,10 @@ type (
 	EventList = api.EventList
 	// Checkpoint is the saved state of a sandbox at one moment.
 	Checkpoint = api.Checkpoint
-	// RestoreSandboxRequest says to which of its checkpoints a sandbox goes back, and ResetSandboxRequest how it goes back to what it was
-	// made from.
+	// RestoreSandboxRequest says to which of its checkpoints a sandbox goes back.
 	RestoreSandboxRequest = api.RestoreSandboxRequest
-	ResetSandboxRequest   = api.ResetSandboxRequest
+	// ResetSandboxRequest says how a sandbox goes back to what it was made from.
+	ResetSandboxRequest = api.ResetSandboxRequest
 	// RestoredSandbox is a sandbox that was restored, with the checkpoint of what was replaced.
 	RestoredSandbox = api.RestoredSandbox
 	// CreateCheckpointRequest says what to save; its zero value takes every default.
