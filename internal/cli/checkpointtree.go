@@ -86,9 +86,19 @@ func printCheckpoint(out io.Writer, now time.Time, k shoal.Checkpoint) error {
 		disk = bytesText(k.DiskBytes)
 	}
 	for _, row := range [][2]string{
-		{"id", k.ID}, {"kind", k.Kind}, {"comment", k.Comment}, {"sandbox", k.SandboxID}, {"parent", k.Parent}, {"cause", k.Cause},
-		{"template", k.Template}, {"age", age(now, k.CreatedAt)}, {"ends in", age(now, k.ExpiresAt)}, {"written", writtenText(k)},
-		{"vcpus", strconv.FormatFloat(k.VCPUs, 'g', -1, 64)}, {"memory", bytesText(k.MemoryBytes)}, {"disk", disk},
+		{"id", k.ID},
+		{"kind", k.Kind},
+		{"comment", k.Comment},
+		{"sandbox", k.SandboxID},
+		{"parent", k.Parent},
+		{"cause", k.Cause},
+		{"template", k.Template},
+		{"age", age(now, k.CreatedAt)},
+		{"ends in", age(now, k.ExpiresAt)},
+		{"written", writtenText(k)},
+		{"vcpus", strconv.FormatFloat(k.VCPUs, 'g', -1, 64)},
+		{"memory", bytesText(k.MemoryBytes)},
+		{"disk", disk},
 	} {
 		t.row(row[0], row[1])
 	}

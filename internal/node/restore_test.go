@@ -147,17 +147,20 @@ func TestRestoreThatFails(t *testing.T) {
 		"journal": {func(s *server, id core.SandboxID) { s.host.blockJournal(s.host.t, id) }, core.TreeSource{Checkpoint: saved}, true, "later"},
 		"kill": {
 			func(s *server, _ core.SandboxID) { s.host.world.SetFault(runtimefake.MethodKill, broken) },
-			core.TreeSource{Checkpoint: saved}, false, "later",
+			core.TreeSource{Checkpoint: saved},
+			false, "later",
 		},
 		"no checkpoint": {func(*server, core.SandboxID) {}, core.TreeSource{Checkpoint: "gone"}, false, "later"},
 		"replace":       {func(s *server, _ core.SandboxID) { s.disk.Fail(diskfake.OpReplace, errBroken) }, core.TreeSource{Checkpoint: saved}, false, "later"},
 		"create": {
 			func(s *server, _ core.SandboxID) { s.host.world.SetFault(runtimefake.MethodCreate, broken) },
-			core.TreeSource{Checkpoint: saved}, false, "saved",
+			core.TreeSource{Checkpoint: saved},
+			false, "saved",
 		},
 		"start": {
 			func(s *server, _ core.SandboxID) { s.host.world.SetFault(runtimefake.MethodStart, broken) },
-			core.TreeSource{Checkpoint: saved}, false, "saved",
+			core.TreeSource{Checkpoint: saved},
+			false, "saved",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
