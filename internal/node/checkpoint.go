@@ -10,6 +10,7 @@ import (
 	"shoal/internal/core"
 	"shoal/internal/disk"
 	"shoal/internal/failpoint"
+	"shoal/internal/runtime"
 )
 
 // thawTimeout bounds one attempt to let a sandbox go on; thawTries is how often it is tried.
@@ -52,7 +53,8 @@ func (c *checkpointing) Checkpoint(ctx context.Context, id core.CheckpointID, fr
 
 // make clones the sandbox's tree, while its processes are held if it runs. They are let go whatever happens.
 func (c *checkpointing) make(ctx context.Context, id core.CheckpointID, from core.SandboxID) (held time.Duration, err error) {
-	if _, err := c.n.machines.get(from); err != nil {
+	m, err := c.n.machines.get(from)
+	if err != nil {
 		return 0, c.clone(ctx, id, from)
 	}
 	steps := newSteps(c.n.cfg.Clock)
@@ -66,8 +68,10 @@ func (c *checkpointing) make(ctx context.Context, id core.CheckpointID, from cor
 		return 0, err
 	}
 	start := c.n.cfg.Clock.Now()
+	letGo := m.hold()
 	defer func() {
-		err = errors.Join(err, c.thaw(ctx, from))
+		err = errors.Join(err, c.release(ctx, m))
+		letGo()
 		held = c.n.cfg.Clock.Now().Sub(start)
 		steps.done("thaw_ms")
 		c.n.log.Debug("steps of a checkpoint", append(steps.took, slog.String("sandbox_id", string(from)), slog.String("checkpoint_id", string(id)))...)
@@ -113,8 +117,21 @@ func (c *checkpointing) clone(ctx context.Context, id core.CheckpointID, from co
 	return failpoint.Hit(failpoint.NodeCheckpointCloned)
 }
 
-// thaw lets a sandbox go on. It isn't canceled. One that can't be let go has most likely ended; if it has not, it says nothing any more,
-// and is ended for that.
+// release lets a machine go on. One that can't be let go would stay held for ever, and is ended.
+func (c *checkpointing) release(ctx context.Context, m *machine) error {
+	err := c.thaw(ctx, m.id)
+	if err == nil || !c.n.machines.drop(m.id, m.incarnation) {
+		return err
+	}
+	e := runtime.Exit{ID: m.id, Incarnation: m.incarnation, Reason: "it was held for a checkpoint and could not be let go"}
+	select {
+	case c.n.stuck <- e:
+	case <-c.n.closing: // the next start tries again
+	}
+	return err
+}
+
+// thaw lets a sandbox go on. It isn't canceled.
 func (c *checkpointing) thaw(ctx context.Context, id core.SandboxID) (err error) {
 	for range thawTries {
 		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), thawTimeout)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -169,6 +170,26 @@ func TestCheckpointThaws(t *testing.T) {
 	}
 	if tries != 3 || s.host.world.Frozen(spec.Sandbox) || !s.reachable(t, spec.Sandbox) {
 		t.Errorf("after %d tries the sandbox does not go on", tries)
+	}
+}
+
+// TestCheckpointStuck: a sandbox that can't be let go is ended and told of, and its files are kept.
+func TestCheckpointStuck(t *testing.T) {
+	s := start(t)
+	spec := s.create(t)
+	s.host.world.SetFault(runtimefake.MethodThaw, fault(errBroken))
+	if _, err := s.Checkpoint(t.Context(), saved, spec.Sandbox); !errors.Is(err, errBroken) {
+		t.Errorf("checkpoint: %v", err)
+	}
+	if s.running(spec.Sandbox) {
+		t.Error("it still counts among the living")
+	}
+	e := s.exit(t)
+	if e.Sandbox != spec.Sandbox || e.Incarnation != spec.Incarnation || !strings.Contains(e.Reason, "let go") {
+		t.Errorf("exit %+v", e)
+	}
+	if got, want := s.trace(t), (trace{trees: string(spec.Sandbox), journal: string(spec.Sandbox)}); got != want {
+		t.Errorf("left %+v, want %+v", got, want)
 	}
 }
 

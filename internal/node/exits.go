@@ -29,6 +29,8 @@ func (n *Node) watchExits(ctx context.Context) {
 				continue // they clean up themselves
 			}
 			n.wg.Go(func() { n.exited(ctx, e) })
+		case e := <-n.stuck:
+			n.wg.Go(func() { n.exited(ctx, e) })
 		}
 	}
 }

@@ -22,6 +22,23 @@ type machine struct {
 	// heard counts the agent's signs of life; suspected says that somebody waits for the next one.
 	heard     atomic.Uint64
 	suspected atomic.Bool
+	// held says that this node holds it, so that it can't answer; wasHeld that it has been let go since somebody last looked.
+	held, wasHeld atomic.Bool
+}
+
+// hold notes that the machine is held. letGo notes the end of it.
+func (m *machine) hold() (letGo func()) {
+	m.held.Store(true)
+	return func() {
+		m.wasHeld.Store(true) // first: whoever finds it not held sees this
+		m.held.Store(false)
+	}
+}
+
+// heldLately reports whether the machine is held, or was since the last call.
+func (m *machine) heldLately() bool {
+	held := m.held.Load()
+	return m.wasHeld.Swap(false) || held
 }
 
 // Waiting for a guest agent that has just been started: it listens some 25 ms after Start, so ask often and cheaply. While

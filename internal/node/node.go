@@ -61,6 +61,10 @@ type Node struct {
 	exits chan core.NodeExit
 	// suspects are machines that did not answer.
 	suspects *suspects
+	// stuck are machines that can't be let go, and are unreachable already.
+	stuck chan runtime.Exit
+	// closing is closed when the background ends.
+	closing <-chan struct{}
 	// cancel ends what runs in the background; Close waits for wg.
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -90,6 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, journal: j, admission: newAdmission(cfg.Limits, cfg.Disk), turns: newTurns(), machines: newMachines(),
 		runDirs: runDirs{dir: filepath.Join(cfg.Dir, "run"), agent: agentPath}, log: cfg.Logger, exits: make(chan core.NodeExit, 64),
+		stuck: make(chan runtime.Exit),
 	}
 	n.resting = &resting{machines: n.machines, disk: cfg.Disk, ownerUID: cfg.OwnerUID}
 	n.resizer = &resizer{runtime: cfg.Runtime, disk: cfg.Disk, journal: j, admission: n.admission, turns: n.turns, machines: n.machines, log: cfg.Logger}
@@ -102,7 +107,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 		return nil, err
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	n.cancel = cancel
+	n.cancel, n.closing = cancel, run.Done()
 	n.wg.Go(func() { n.watchExits(run) })
 	n.wg.Go(func() { n.watchAge(run) })
 	n.wg.Go(func() { n.suspects.watch(run, n.exited) })

@@ -20,7 +20,7 @@ import (
 //
 // What is merely slow must not be failed. So pings wait side by side for long, the bytes of any other call count as an answer,
 // a sandbox that is busy or whose kernel does not answer either is given far longer, and time in which this node
-// could not do its own part does not count.
+// could not do its own part, or held it, does not count.
 const (
 	// probeEvery is how often a suspect is pinged.
 	probeEvery = 10 * time.Second
@@ -118,7 +118,8 @@ func (s *suspects) awaitSign(ctx context.Context, m *machine) (silence time.Dura
 			return 0, true
 		}
 		busy := s.isBusy(ctx, m, w)
-		if silence, over := w.tick(s.clock.Now(), busy, ourFault.Swap(false)); over && m.heard.Load() == heard {
+		mute := m.heldLately() // for a checkpoint, by this node
+		if silence, over := w.tick(s.clock.Now(), busy, ourFault.Swap(false) || mute); over && m.heard.Load() == heard {
 			return silence, false
 		}
 	}

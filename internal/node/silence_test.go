@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shoal/internal/core"
+	diskfake "shoal/internal/disk/fake"
 	"shoal/internal/node"
 	"shoal/internal/runtime"
 	runtimefake "shoal/internal/runtime/fake"
@@ -201,6 +202,43 @@ func TestNodeStoodStill(t *testing.T) {
 	if !s.running(spec.Sandbox) {
 		t.Fatal("ended after the host slept")
 	}
+}
+
+// TestHeldIsNotSilent: while this node holds a sandbox for a checkpoint it can't answer. The minute begins when it is let go.
+func TestHeldIsNotSilent(t *testing.T) {
+	s, spec, _ := startSilent(t)
+	s.callInVain(t, spec.Sandbox)
+	held, goOn, made := make(chan struct{}), make(chan struct{}), make(chan error)
+	s.disk.SetHook(func(_ context.Context, c diskfake.Call) error {
+		if c.Op == diskfake.OpClone {
+			close(held)
+			<-goOn
+		}
+		return nil
+	})
+	go func() {
+		_, err := s.Checkpoint(context.Background(), saved, spec.Sandbox)
+		made <- err
+	}()
+	<-held
+	for range 40 {
+		s.host.clock.advance(t, probeStep)
+	}
+	if !s.running(spec.Sandbox) {
+		t.Error("ended while it was held")
+	}
+	close(goOn)
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		s.host.clock.advance(t, probeStep)
+	}
+	if !s.running(spec.Sandbox) {
+		t.Fatal("ended before a minute had passed since it was held")
+	}
+	s.host.clock.advance(t, probeStep)
+	s.exit(t)
 }
 
 // TestUnreachableIsNotSilent: nobody is ended because this node can't ask, whatever is broken on it. Only a connection that is not
