@@ -15,6 +15,8 @@ const (
 	diffTime = 5 * time.Minute
 	// diffPlaces is how many run at once: each reads the disk as fast as it can.
 	diffPlaces = 2
+	// tenantDiffPlaces is how many of them are one tenant's: another's are not to wait for all of them.
+	tenantDiffPlaces = 1
 	// diffMargin is how much earlier than two sandboxes' records their trees may have parted: clocks of files go in steps.
 	diffMargin = time.Second
 )

@@ -102,14 +102,14 @@ func TestDiffTellsWhatRuns(t *testing.T) {
 	}
 }
 
-// TestDiffTakesTurns: few comparisons run at once, who goes away while waiting is not waited for, and it counts as use.
+// TestDiffTakesTurns: few comparisons run at once, and one of a tenant's, so that another's need not wait for it. Who goes away while waiting is not waited for, and it counts as use.
 func TestDiffTakesTurns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t).start().ready()
 	sb := w.create(core.SandboxSpec{})
-	let, now := make(chan struct{}), make(chan struct{}, 10)
-	w.node.onDiff = func(ctx context.Context, _ core.TreeDiffQuery) (core.TreeDiff, error) {
-		now <- struct{}{}
+	let, now := make(chan struct{}), make(chan core.SandboxID, 10)
+	w.node.onDiff = func(ctx context.Context, q core.TreeDiffQuery) (core.TreeDiff, error) {
+		now <- q.Sandbox
 		<-let
 		return core.TreeDiff{}, ctx.Err()
 	}
@@ -121,16 +121,26 @@ func TestDiffTakesTurns(t *testing.T) {
 		}()
 	}
 	<-now
-	<-now
+	theirs, err := w.svc.CreateSandbox(t.Context(), bob, core.SandboxSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, err := w.svc.DiffSandbox(t.Context(), bob, string(theirs.ID), control.DiffQuery{})
+		errs <- err
+	}()
+	if got := <-now; got != theirs.ID {
+		t.Error("two of one tenant's run at once")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := w.svc.DiffSandbox(ctx, alice, string(sb.ID), control.DiffQuery{})
+	_, err = w.svc.DiffSandbox(ctx, alice, string(sb.ID), control.DiffQuery{})
 	wantCode(t, err, core.CodeCanceled)
 	if len(now) > 0 {
 		t.Error("more than two at once")
 	}
 	close(let)
-	for range 4 {
+	for range 5 {
 		if err := <-errs; err != nil {
 			t.Error(err)
 		}

@@ -17,6 +17,8 @@ type gate struct {
 	// what is what waits there, for who is told that it waited in vain.
 	what   string
 	places chan struct{}
+	// perTenant is how many of a tenant's may be in the common line or have a place.
+	perTenant int
 
 	mu sync.Mutex
 	// lines are where those wait who are not in the common line yet, while there are any.
@@ -29,8 +31,9 @@ type tenantLine struct {
 	users  int
 }
 
-func newGate(what string, places int) *gate {
-	return &gate{what: what, places: make(chan struct{}, places), lines: map[core.TenantID]*tenantLine{}}
+// newGate returns a gate with so many places, of which one tenant takes perTenant at most.
+func newGate(what string, places, perTenant int) *gate {
+	return &gate{what: what, places: make(chan struct{}, places), perTenant: perTenant, lines: map[core.TenantID]*tenantLine{}}
 }
 
 // createPlaces is how many sandboxes are made at once.
@@ -42,7 +45,7 @@ func (g *gate) line(tenant core.TenantID) (line *tenantLine, leave func()) {
 	defer g.mu.Unlock()
 	line = g.lines[tenant]
 	if line == nil {
-		line = &tenantLine{places: make(chan struct{}, cap(g.places))}
+		line = &tenantLine{places: make(chan struct{}, g.perTenant)}
 		g.lines[tenant] = line
 	}
 	line.users++

@@ -137,11 +137,11 @@ func New(cfg Config) *Service {
 		commands: newCommands(), waiters: newWaiters(), tasks: newTasks(),
 		activity: newActivity(cfg.Store, cfg.Clock, cfg.Logger),
 		limits:   cfg.Limits, quotas: &quotas{defaults: cfg.Limits.Quota, clock: cfg.Clock},
-		live: newLive(cfg.Store, cfg.Clock), gate: newGate("create", createPlaces()),
+		live: newLive(cfg.Store, cfg.Clock), gate: newGate("create", createPlaces(), createPlaces()),
 	}
 	s := &Service{deps: d, finder: &finder{d}, keys: &keys{deps: d, lastUsed: map[core.KeyID]time.Time{}}, operations: newOperations(d), nodeID: cfg.NodeID}
 	s.files = &files{s.finder}
-	s.differing = &differing{finder: s.finder, room: newGate("comparison", diffPlaces)}
+	s.differing = &differing{finder: s.finder, room: newGate("comparison", diffPlaces, tenantDiffPlaces)}
 	s.fileWatches = &fileWatches{deps: d, finder: s.finder, kept: map[string]*keptWatch{}}
 	s.access = &access{deps: d}
 	s.signing = &signing{finder: s.finder, access: s.access}
