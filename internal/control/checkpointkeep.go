@@ -84,7 +84,10 @@ func withSandbox(r store.Reader, id core.SandboxID, all bool) (gone []core.Check
 			gone = append(gone, rec)
 		}
 	}
-	return gone, err
+	if err != nil {
+		return nil, err
+	}
+	return notRestored(r, gone) // by another sandbox
 }
 
 // unusedFork reports whether a checkpoint was made for a fork of which no sandbox is left.

@@ -117,7 +117,7 @@ func (r *repair) reconcileOne(ctx context.Context, sb core.Sandbox, runs, reboot
 		cause := core.Errorf(core.CodeUnavailable, "the server was restarted during the wake")
 		return r.waking.undo(ctx, sb.ID, system("reconcile"), sb.Incarnation, cause)
 	case sb.Operation == core.OpRestore:
-		r.restoring.resume(sb, runs)
+		r.restoring.resume(sb)
 		return nil
 	case sb.State == core.StateRunning && !runs && rebooted && core.AfterReboot(sb.State, sb.Persistent) == core.StateStopped:
 		return r.rebooted(ctx, sb)

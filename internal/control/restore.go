@@ -2,6 +2,8 @@ package control
 
 import (
 	"context"
+	"encoding/json"
+	"sync/atomic"
 	"time"
 
 	"shoal/internal/core"
@@ -76,18 +78,27 @@ func (x *restoring) call(ctx context.Context, p Principal, ref string, spec Rest
 	if err != nil {
 		return res, err
 	}
-	defer turn.over()
+	var begun atomic.Bool // from then on it goes on without its caller, and the key is taken until it has ended
+	defer func() {
+		if !begun.Load() {
+			turn.over()
+		}
+	}()
 	seen, err := x.settled(ctx, p, ref)
 	if err != nil {
 		return res, err
 	}
 	if turn != nil && turn.found != nil {
-		turn.repeated()
-		return Restored{Sandbox: seen, Saved: turn.found.Checkpoint}, nil
+		return x.before(seen, turn)
 	}
 	saved := make(chan core.CheckpointID, 1)
-	res.Sandbox, err = x.whole(ctx, seen.ID, func(ctx context.Context) (core.Sandbox, error) {
-		sb, id, err := x.restore(ctx, p, seen, spec, turn)
+	res.Sandbox, err = x.whole(ctx, seen.ID, func(own context.Context) (core.Sandbox, error) {
+		begun.Store(true)
+		defer turn.over()
+		if ctx.Err() != nil {
+			return core.Sandbox{}, core.Wrap(core.CodeCanceled, ctx.Err(), "the call was canceled")
+		}
+		sb, id, err := x.restore(own, p, seen, spec, turn)
 		saved <- id
 		return sb, err
 	})
@@ -95,6 +106,26 @@ func (x *restoring) call(ctx context.Context, p Principal, ref string, spec Rest
 		res.Saved = <-saved
 	}
 	return res, err
+}
+
+// before returns what an earlier call with the key did. One that failed has left the key free, but for one that a restart did again.
+func (x *restoring) before(seen core.Sandbox, turn *turn) (Restored, error) {
+	var did restoreDone
+	if !turn.kept(&did) {
+		return Restored{}, errForgotten
+	}
+	switch {
+	case seen.Operation == core.OpRestore:
+		return Restored{}, &core.Error{Code: core.CodeConflict, Message: "the restore is under way: try again when it has ended", RetryAfter: time.Second}
+	case seen.Incarnation < did.Incarnation || seen.Incarnation == did.Incarnation && seen.State == core.StateFailed:
+		return Restored{}, core.Errorf(core.CodeConflict, "the restore that was asked for with this key has failed; another key asks for another")
+	}
+	return Restored{Sandbox: seen, Saved: turn.found.Checkpoint}, nil
+}
+
+// restoreDone is what is remembered of a restore that is on record: the incarnation that it began.
+type restoreDone struct {
+	Incarnation int64 `json:"incarnation"`
 }
 
 // restore restores a sandbox. The caller has the turn.
@@ -108,7 +139,13 @@ func (x *restoring) restore(ctx context.Context, p Principal, seen core.Sandbox,
 		sb, err = x.check(r, p, seen, spec.Checkpoint)
 		return err
 	})
+	if err != nil {
+		return sb, "", err
+	}
+	// The place on the node is taken before anything is saved, so that what is replaced is saved right before it is.
+	leave, err := x.gate.enter(ctx, sb.Tenant, nil)
 	if err == nil {
+		defer leave()
 		err = x.node.Reserve(ctx, sb.ID, sb.Resources) // one that runs has it, and keeps it
 	}
 	if err != nil {
@@ -129,7 +166,7 @@ func (x *restoring) restore(ctx context.Context, p Principal, seen core.Sandbox,
 		sb, err = x.finish(ctx, sb, p.Actor)
 	}
 	if err != nil {
-		return sb, saved, x.unfinished(ctx, sb, p.Actor, err)
+		return sb, saved, x.unfinished(ctx, sb, p.Actor, err, turn)
 	}
 	if saved != "" {
 		x.checkpoints.keepNewest(ctx, sb.ID, core.CauseRestore, keepReplaced)
@@ -207,7 +244,11 @@ func (x *restoring) record(
 		if err := tx.PutSandbox(sb); err != nil {
 			return err
 		}
-		if err := turn.put(tx, core.KeyedCall{Sandbox: sb.ID, Checkpoint: saved}); err != nil {
+		done, err := json.Marshal(restoreDone{sb.Incarnation})
+		if err != nil {
+			return err
+		}
+		if err := turn.put(tx, core.KeyedCall{Sandbox: sb.ID, Checkpoint: saved, Result: done}); err != nil {
 			return err
 		}
 		data := restoreFacts(sb)
@@ -227,9 +268,9 @@ func restoreFacts(sb core.Sandbox) map[string]string {
 	return map[string]string{"checkpoint_id": sb.OperationArg}
 }
 
-// giveBack gives back what was reserved for a sandbox that didn't run, and that is not restored.
+// giveBack gives back what was reserved for a sandbox that doesn't run, and that is not restored.
 func (x *restoring) giveBack(sb core.Sandbox) {
-	if sb.State != core.StateRunning {
+	if _, err := x.node.Guest(sb.ID); err != nil {
 		x.node.Release(sb.ID)
 	}
 }
@@ -237,11 +278,11 @@ func (x *restoring) giveBack(sb core.Sandbox) {
 // notRestored leaves out the checkpoints to which a sandbox is just being restored.
 func notRestored(r store.Reader, list []core.Checkpoint) (free []core.Checkpoint, err error) {
 	for _, rec := range list {
-		sb, err := r.SandboxByID(rec.Sandbox)
-		if err := goneIsDone(err); err != nil {
+		busy, err := r.IsRestored(rec.ID)
+		if err != nil {
 			return nil, err
 		}
-		if err != nil || sb.State == core.StateDeleted || sb.Operation != core.OpRestore || sb.OperationArg != string(rec.ID) {
+		if !busy {
 			free = append(free, rec)
 		}
 	}

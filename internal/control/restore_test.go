@@ -374,6 +374,106 @@ func TestRestoreOnce(t *testing.T) {
 	w.wantSettled(2)
 }
 
+// TestRestoreOnceThatFails: a repeat with the key of a restore that failed does it, and is never told that it was done.
+func TestRestoreOnceThatFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	sb := w.create(core.SandboxSpec{})
+	c := w.save(sb, core.CheckpointSpec{})
+	broken := func(context.Context, core.NodeSpec) error { return core.Errorf(core.CodeUnavailable, "not now") }
+	for _, where := range []string{"before", "after"} {
+		spec := control.RestoreSpec{Checkpoint: c.ID, Discard: true, Once: keyed(where)}
+		if where == "before" {
+			w.node.setRestore(broken, nil)
+		} else {
+			w.node.setRestore(nil, broken)
+		}
+		for range 2 {
+			_, err := w.restore(sb, spec)
+			wantCode(t, err, core.CodeUnavailable)
+		}
+		w.node.setRestore(nil, nil)
+		before := w.lookUp(sb.ID).Incarnation
+		res, err := w.restore(sb, spec)
+		if err != nil || spec.Once.Repeated || res.Sandbox.Incarnation <= before || res.Sandbox.State != core.StateRunning {
+			t.Errorf("%s: %+v, %v", where, res, err)
+		}
+	}
+}
+
+// TestRestoreIsNotForTheDeleted: a restore that a restart does again, and again, ends when its sandbox is deleted.
+func TestRestoreIsNotForTheDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	sb := w.create(core.SandboxSpec{})
+	c := w.save(sb, core.CheckpointSpec{})
+	w.change(func(tx store.Tx) error {
+		now, err := tx.SandboxByID(sb.ID)
+		if err != nil {
+			return err
+		}
+		now.Incarnation = 2
+		now.Begin(core.OpRestore, w.clock.Now())
+		now.OperationArg = string(c.ID)
+		return tx.PutSandbox(now)
+	})
+	w.node.endSilently(sb.ID)
+	tried := make(chan struct{}, 8)
+	w.node.setRestore(func(context.Context, core.NodeSpec) error {
+		tried <- struct{}{}
+		return core.Errorf(core.CodeUnavailable, "not now")
+	}, nil)
+	w.node.onStop = func(context.Context) error { return core.Errorf(core.CodeUnavailable, "it can't be ended") }
+	w.restart()
+	<-tried
+	if err := w.svc.DeleteSandbox(t.Context(), alice, string(sb.ID)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "nothing of it is left", func() bool {
+		w.clock.advance(time.Second)
+		return w.node.count() == 0 && w.node.reservations() == 0 && w.lookUp(sb.ID).Operation == core.OpNone
+	})
+	w.node.setRestore(nil, nil)
+	for range 20 { // the next tries, each of which would succeed
+		w.clock.advance(time.Minute)
+	}
+	if w.node.count() != 0 || w.node.filesOf(sb.ID) != (core.TreeSource{}) {
+		t.Error("it was brought back")
+	}
+}
+
+// TestRestoredCheckpointStays: neither its own sandbox's delete nor a call takes away what another sandbox is being restored to.
+func TestRestoredCheckpointStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	sb := w.create(core.SandboxSpec{})
+	c := w.save(sb, core.CheckpointSpec{Comment: "kept"})
+	child := w.create(core.SandboxSpec{From: c.ID})
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	w.node.setRestore(nil, func(context.Context, core.NodeSpec) error {
+		close(begun)
+		<-goOn
+		return nil
+	})
+	done := make(chan error)
+	go func() {
+		_, err := w.svc.ResetSandbox(context.Background(), alice, string(child.ID), control.RestoreSpec{Discard: true})
+		done <- err
+	}()
+	<-begun
+	wantCode(t, w.svc.DeleteCheckpoint(t.Context(), alice, c.ID), core.CodeConflict)
+	if err := w.svc.DeleteSandboxWithCheckpoints(t.Context(), alice, string(sb.ID)); err != nil {
+		t.Fatal(err)
+	}
+	close(goOn)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got := w.savedOf(""); got != "kept" {
+		t.Errorf("listed are %q", got)
+	}
+}
+
 // TestReplacedAreFew: of what restores replace the newest are kept, and never is the one deleted that is being restored.
 func TestReplacedAreFew(t *testing.T) {
 	t.Parallel()

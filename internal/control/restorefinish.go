@@ -22,7 +22,9 @@ func (x *restoring) finish(ctx context.Context, sb core.Sandbox, actor core.Acto
 		if sb.OperationArg != "" {
 			spec.Source = core.TreeSource{Checkpoint: core.CheckpointID(sb.OperationArg)}
 		}
-		err = x.restoreInTurn(ctx, spec)
+		if err = x.node.Reserve(ctx, sb.ID, sb.Resources); err == nil { // its machine may have ended, and what it had is given back
+			err = x.node.Restore(ctx, spec)
+		}
 	}
 	if err == nil {
 		err = failpoint.Hit(failpoint.ControlRestoreNodeDone)
@@ -30,7 +32,12 @@ func (x *restoring) finish(ctx context.Context, sb core.Sandbox, actor core.Acto
 	if err != nil {
 		return sb, err
 	}
-	sb, err = x.commit(ctx, sb, actor)
+	return x.done(ctx, sb, actor)
+}
+
+// done records that a restore is done. A machine that has ended by then was not on record as running when it did.
+func (x *restoring) done(ctx context.Context, sb core.Sandbox, actor core.Actor) (core.Sandbox, error) {
+	sb, err := x.commit(ctx, sb, actor)
 	if err != nil {
 		return sb, err
 	}
@@ -38,16 +45,6 @@ func (x *restoring) finish(ctx context.Context, sb core.Sandbox, actor core.Acto
 		return sb, x.waking.endedAtOnce(sb, err)
 	}
 	return sb, nil
-}
-
-// restoreInTurn has the node restore a sandbox when there is a place for it.
-func (x *restoring) restoreInTurn(ctx context.Context, spec core.NodeSpec) error {
-	leave, err := x.gate.enter(ctx, spec.Tenant, nil)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return x.node.Restore(ctx, spec)
 }
 
 // underRestore reports whether a record says that this very restore of it is under way.
@@ -58,6 +55,7 @@ func underRestore(now, begun core.Sandbox) bool {
 // commit records that a sandbox runs on what it was restored to.
 func (x *restoring) commit(ctx context.Context, sb core.Sandbox, actor core.Actor) (core.Sandbox, error) {
 	now := x.clock.Now()
+	x.watchers.forget(sb.ID) // those of the machine before; the next exec comes after this
 	err := x.store.Update(context.WithoutCancel(ctx), func(tx store.Tx) error {
 		current, err := tx.SandboxByID(sb.ID)
 		switch {
@@ -91,14 +89,13 @@ func (x *restoring) commit(ctx context.Context, sb core.Sandbox, actor core.Acto
 	if err != nil {
 		return sb, err
 	}
-	x.watchers.forget(sb.ID)
 	x.waking.settled(ctx, sb)
 	return sb, nil
 }
 
 // unfinished deals with a restore that failed, and returns why. One that was not begun leaves the sandbox as it was; otherwise it has failed.
 // If the server is closing the next one sees to it.
-func (x *restoring) unfinished(ctx context.Context, sb core.Sandbox, actor core.Actor, cause error) error {
+func (x *restoring) unfinished(ctx context.Context, sb core.Sandbox, actor core.Actor, cause error, turn *turn) error {
 	switch {
 	case core.IsCode(cause, core.CodeNotFound) && ctx.Err() == nil && x.isGone(ctx, sb):
 		return cause
@@ -110,10 +107,10 @@ func (x *restoring) unfinished(ctx context.Context, sb core.Sandbox, actor core.
 	failed := func(err error) {
 		x.log.Warn("record a restore that failed: will be tried again", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
 	}
-	if err := x.fail(context.WithoutCancel(ctx), sb, actor, cause); err != nil {
+	if err := x.fail(context.WithoutCancel(ctx), sb, actor, cause, turn); err != nil {
 		failed(err)
 		x.persist(func(ctx context.Context) error {
-			return x.inTurn(ctx, sb.ID, func(ctx context.Context) error { return x.fail(ctx, sb, actor, cause) })
+			return x.inTurn(ctx, sb.ID, func(ctx context.Context) error { return x.fail(ctx, sb, actor, cause, turn) })
 		}, failed)
 	}
 	return cause
@@ -132,7 +129,7 @@ func (x *restoring) isGone(ctx context.Context, sb core.Sandbox) bool {
 
 // fail settles a restore that failed, by what the node has: a machine that was not touched goes on, one that runs on what was restored is
 // taken for that, and a sandbox of which nothing runs has failed. The caller has the turn.
-func (x *restoring) fail(ctx context.Context, sb core.Sandbox, actor core.Actor, cause error) error {
+func (x *restoring) fail(ctx context.Context, sb core.Sandbox, actor core.Actor, cause error, turn *turn) error {
 	var still bool
 	err := x.store.View(ctx, func(r store.Reader) error {
 		now, err := r.SandboxByID(sb.ID)
@@ -147,14 +144,14 @@ func (x *restoring) fail(ctx context.Context, sb core.Sandbox, actor core.Actor,
 	case err != nil:
 		return err
 	case runs == sb.Incarnation:
-		_, err := x.commit(ctx, sb, actor)
+		_, err := x.done(ctx, sb, actor)
 		return err
 	case runs == 0:
 		if err := x.node.Stop(ctx, sb.ID); err != nil {
 			return err
 		}
 	}
-	return x.recordFailed(ctx, sb, actor, cause, runs)
+	return x.recordFailed(ctx, sb, actor, cause, runs, turn)
 }
 
 // machine returns the incarnation of a sandbox that runs; 0 if none does.
@@ -168,8 +165,9 @@ func (x *restoring) machine(ctx context.Context, id core.SandboxID) (incarnation
 	return incarnation, err
 }
 
-// recordFailed records what became of a sandbox whose restore failed: runs is the incarnation that goes on, 0 if none does.
-func (x *restoring) recordFailed(ctx context.Context, sb core.Sandbox, actor core.Actor, cause error, runs int64) error {
+// recordFailed records what became of a sandbox whose restore failed: runs is the incarnation that goes on, 0 if none does. The key of the
+// call is free again.
+func (x *restoring) recordFailed(ctx context.Context, sb core.Sandbox, actor core.Actor, cause error, runs int64, turn *turn) error {
 	now := x.clock.Now()
 	var current core.Sandbox
 	err := x.store.Update(ctx, func(tx store.Tx) (err error) {
@@ -191,6 +189,9 @@ func (x *restoring) recordFailed(ctx context.Context, sb core.Sandbox, actor cor
 		if err := tx.PutSandbox(found); err != nil {
 			return err
 		}
+		if err := turn.undo(tx); err != nil {
+			return err
+		}
 		if runs == 0 {
 			if err := loseExecs(tx, found, actor, now); err != nil {
 				return err
@@ -204,41 +205,55 @@ func (x *restoring) recordFailed(ctx context.Context, sb core.Sandbox, actor cor
 	}
 	if runs == 0 {
 		x.watchers.forget(sb.ID)
+	} else if _, err := x.node.Guest(sb.ID); err != nil { // it has ended since, when it was not on record as running
+		_ = x.waking.endedAtOnce(current, err) // which is recorded; the caller is told why the restore failed
 	}
 	x.waking.settled(ctx, current)
 	return nil
 }
 
 // resume does again, in the background, a restore that a restart cut off.
-func (x *restoring) resume(sb core.Sandbox, runs bool) {
+func (x *restoring) resume(sb core.Sandbox) {
 	actor := system("reconcile")
 	act := func(ctx context.Context) error {
-		return x.inTurn(ctx, sb.ID, func(ctx context.Context) error {
-			err := x.again(ctx, sb, actor, runs)
-			if err == nil {
-				return nil
-			}
-			if ctx.Err() != nil || core.IsCode(err, core.CodeNotFound) && x.isGone(ctx, sb) {
-				return nil //nolint:nilerr // a delete, or the next start, sees to it
-			}
-			x.log.Warn("a restore that a restart cut off failed", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
-			return x.fail(ctx, sb, actor, err)
-		})
+		return x.inTurn(ctx, sb.ID, func(ctx context.Context) error { return x.again(ctx, sb, actor) })
 	}
 	x.persist(act, func(err error) {
 		x.log.Warn("a restore that a restart cut off: will be tried again", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
 	})
 }
 
-// again finishes a restore. runs says that the node had done it before the crash.
-func (x *restoring) again(ctx context.Context, sb core.Sandbox, actor core.Actor, runs bool) (err error) {
-	if runs {
-		_, err = x.commit(ctx, sb, actor)
+// again finishes a restore that is still under way on record, or records that it failed. The caller has the turn.
+func (x *restoring) again(ctx context.Context, sb core.Sandbox, actor core.Actor) error {
+	still := false
+	err := x.store.View(ctx, func(r store.Reader) error {
+		now, err := r.SandboxByID(sb.ID)
+		still = err == nil && underRestore(now, sb)
+		return goneIsDone(err)
+	})
+	if err != nil || !still { // it was deleted since, or is settled
 		return err
 	}
-	if err := x.node.Reserve(ctx, sb.ID, sb.Resources); err != nil {
+	runs, err := x.machine(ctx, sb.ID)
+	if err == nil && runs == sb.Incarnation { // the node had done it
+		_, err = x.done(ctx, sb, actor)
+	} else if err == nil {
+		err = x.finishInGate(ctx, sb, actor)
+	}
+	if err == nil || ctx.Err() != nil || core.IsCode(err, core.CodeNotFound) && x.isGone(ctx, sb) {
+		return nil //nolint:nilerr // a delete, or the next start, sees to it
+	}
+	x.log.Warn("a restore that a restart cut off failed", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
+	return x.fail(ctx, sb, actor, err, nil)
+}
+
+// finishInGate is finish when there is a place on the node.
+func (x *restoring) finishInGate(ctx context.Context, sb core.Sandbox, actor core.Actor) error {
+	leave, err := x.gate.enter(ctx, sb.Tenant, nil)
+	if err != nil {
 		return err
 	}
+	defer leave()
 	_, err = x.finish(ctx, sb, actor)
 	return err
 }

@@ -98,8 +98,8 @@ func (x *waking) check(r store.Reader, p Principal, id core.SandboxID) (core.San
 		return sb, nil
 	case sb.State == core.StateFailed:
 		return sb, core.Errorf(core.CodeConflict, "the sandbox has failed (%s): stop it first, which keeps its files, then wake it", sb.Failure)
-	case sb.Operation == core.OpStop: // one that is being tried again
-		return sb, &core.Error{Code: core.CodeConflict, Message: "a stop is under way: try again when it has ended", RetryAfter: time.Second}
+	case sb.Operation == core.OpStop || sb.Operation == core.OpRestore: // one that is being tried again
+		return sb, &core.Error{Code: core.CodeConflict, Message: "a " + string(sb.Operation) + " is under way: try again when it has ended", RetryAfter: time.Second}
 	}
 	if err := core.Begin(sb.State, sb.Operation, core.OpWake); err != nil {
 		return sb, err

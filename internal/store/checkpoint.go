@@ -27,8 +27,10 @@ type CheckpointReader interface {
 	AllCheckpoints() ([]core.Checkpoint, error)
 	// CheckpointsOf returns a sandbox's checkpoints that are not being deleted, newest first.
 	CheckpointsOf(sandbox core.SandboxID) ([]core.Checkpoint, error)
-	// CheckpointUsers counts the sandboxes that are not deleted and started from a checkpoint, or whose files descend from it.
+	// CheckpointUsers counts the sandboxes that are not deleted and started from a checkpoint, or whose files descend from it or are about to.
 	CheckpointUsers(id core.CheckpointID) (int, error)
+	// IsRestored reports whether a restore of a sandbox to a checkpoint is under way.
+	IsRestored(id core.CheckpointID) (bool, error)
 	// Forks returns the sandboxes that one call forked, by the checkpoint that it made for that: in their order, deleted ones too.
 	Forks(of core.CheckpointID) ([]core.Sandbox, error)
 	// NextCheckpointExpiry returns the earliest ExpiresAt of the checkpoints that are not being deleted; ok is false if none has one.

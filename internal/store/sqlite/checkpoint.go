@@ -92,12 +92,19 @@ func (r checkpointReader) CheckpointsOf(sandbox core.SandboxID) ([]core.Checkpoi
 		selectCheckpoint+"WHERE sandbox = ? AND state <> 'deleting' ORDER BY created_at DESC, id DESC", sandbox)
 }
 
-// CheckpointUsers counts the sandboxes that started from a checkpoint or whose files descend from it.
+// CheckpointUsers counts the sandboxes that started from a checkpoint or whose files descend from it or are about to.
 func (r checkpointReader) CheckpointUsers(id core.CheckpointID) (int, error) {
 	n, err := one(r.in, "", scanNumber, `SELECT count(*) FROM (
 		SELECT id FROM sandbox WHERE source = ?1 AND source <> '' AND state <> 'deleted'
-		UNION SELECT id FROM sandbox WHERE head = ?1 AND head <> '' AND state <> 'deleted')`, id)
+		UNION SELECT id FROM sandbox WHERE head = ?1 AND head <> '' AND state <> 'deleted'
+		UNION SELECT id FROM sandbox WHERE operation_arg = ?1 AND operation_arg <> '' AND operation = 'restore')`, id)
 	return int(n), err
+}
+
+// IsRestored reports whether a restore to a checkpoint is under way. A sandbox that is deleted has another operation.
+func (r checkpointReader) IsRestored(id core.CheckpointID) (bool, error) {
+	n, err := one(r.in, "", scanNumber, "SELECT count(*) FROM sandbox WHERE operation_arg = ? AND operation_arg <> '' AND operation = 'restore'", id)
+	return n > 0, err
 }
 
 // Forks returns the sandboxes that one call forked.

@@ -380,7 +380,23 @@ func testCheckpointUsers(t *testing.T, open Open) {
 	if n, forks := users(); n != 2 || forks != "ab" {
 		t.Errorf("without one: %d users, forks %q", n, forks)
 	}
+	for op, want := range map[core.OperationKind]int{core.OpRestore: 3, core.OpCheckpoint: 2} {
+		other.Operation, other.OperationArg = op, string(c.ID)
+		s.put(other)
+		if n, _ := users(); n != want {
+			t.Errorf("with a %s under way: %d users", op, n)
+		}
+		s.view(func(r store.Reader) error {
+			if busy, err := r.IsRestored(c.ID); busy != (op == core.OpRestore) || err != nil {
+				t.Errorf("with a %s under way it is being restored: %v, %v", op, busy, err)
+			}
+			return nil
+		})
+	}
 	s.view(func(r store.Reader) error {
+		if busy, err := r.IsRestored(""); busy || err != nil {
+			t.Errorf("no checkpoint is being restored: %v, %v", busy, err)
+		}
 		if n, err := r.CheckpointUsers(""); n != 0 || err != nil {
 			t.Errorf("no checkpoint has %d users, %v", n, err)
 		}
