@@ -36,6 +36,7 @@ func (e env) checkpoints(t *testing.T) (list []shoal.Checkpoint) {
 // testCheckpoint breaks the making of a checkpoint, and the deleting of one. Afterwards it is there whole or not at all, the sandbox is not
 // held, its processes have never ended, and it can be saved again.
 func testCheckpoint(t *testing.T, e env, point, action string) {
+	stepsBack(t, action)
 	deleting := point == failpoint.ControlCheckpointDeleted || point == failpoint.ControlCheckpointTreeGone
 	sb, err := e.Client.Sandboxes().Create(ctx(t), shoal.CreateSandboxRequest{Name: "victim"})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 // testFork breaks a fork of three. Afterwards all of them are there and run, or none; no checkpoint is there without them, and the source goes
 // on.
 func testFork(t *testing.T, e env, point, action string) {
+	stepsBack(t, action)
 	sb, err := e.Client.Sandboxes().Create(ctx(t), shoal.CreateSandboxRequest{Name: "victim"})
 	if err != nil {
 		t.Fatal(err)
