@@ -227,7 +227,8 @@ func TestCheckpointCutOff(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		now.Operation, now.OperationSince = core.OpCheckpoint, w.clock.Now()
+		now.Begin(core.OpCheckpoint, w.clock.Now())
+		now.OperationArg = string(half.ID)
 		if err := tx.PutSandbox(now); err != nil {
 			return err
 		}
@@ -262,6 +263,64 @@ func TestCheckpointCutOff(t *testing.T) {
 	spec := core.CheckpointSpec{Once: keyed("k")}
 	if w.save(sb, spec); spec.Once.Repeated {
 		t.Error("what was cut off is the answer to its key")
+	}
+}
+
+// TestCheckpointDeletedWhileMade: the operation of its sandbox ends also if nothing is left to undo.
+func TestCheckpointDeletedWhileMade(t *testing.T) {
+	t.Parallel()
+	for name, forgotten := range map[string]bool{"being deleted": false, "forgotten": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t).start().ready()
+			sb := w.create(core.SandboxSpec{})
+			w.node.setCheckpoint(func(_ context.Context, id core.CheckpointID, _ core.SandboxID) error {
+				w.change(func(tx store.Tx) error {
+					rec, err := tx.CheckpointByID(id)
+					if err != nil {
+						return err
+					}
+					rec.State = core.CheckpointDeleting
+					if err := tx.PutCheckpoint(rec); err != nil || !forgotten {
+						return err
+					}
+					return tx.ForgetCheckpoint(id)
+				})
+				return nil
+			}, nil)
+			_, err := w.svc.CreateCheckpoint(t.Context(), alice, string(sb.ID), core.CheckpointSpec{})
+			if err == nil {
+				t.Error("it was made")
+			}
+			w.wantState(sb.ID, core.StateRunning)
+			w.node.setCheckpoint(nil, nil)
+			w.save(sb, core.CheckpointSpec{})
+			w.wantSettled(1)
+		})
+	}
+}
+
+// TestStaleOperation: an operation of which no checkpoint is being made ends at the next start.
+func TestStaleOperation(t *testing.T) {
+	t.Parallel()
+	for _, op := range []core.OperationKind{core.OpCheckpoint, core.OpFork} {
+		t.Run(string(op), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t).start().ready()
+			sb := w.create(core.SandboxSpec{})
+			w.change(func(tx store.Tx) error {
+				now, err := tx.SandboxByID(sb.ID)
+				if err != nil {
+					return err
+				}
+				now.Begin(op, w.clock.Now())
+				now.OperationArg = "gone"
+				return tx.PutSandbox(now)
+			})
+			w.restart()
+			w.wantState(sb.ID, core.StateRunning)
+			w.save(sb, core.CheckpointSpec{})
+		})
 	}
 }
 

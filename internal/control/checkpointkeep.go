@@ -220,8 +220,46 @@ func (k *checkpointKeeping) recover(ctx context.Context) error {
 		}
 		gone = append(gone, rec.ID)
 	}
+	if err := k.endStale(ctx); err != nil {
+		return err
+	}
 	k.finishSoon(gone...)
 	return nil
+}
+
+// endStale ends the operations of sandboxes of which no checkpoint is being made any more.
+func (k *checkpointKeeping) endStale(ctx context.Context) error {
+	var all []core.Sandbox
+	err := k.store.View(ctx, func(r store.Reader) (err error) {
+		all, err = r.AllSandboxes()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, sb := range all {
+		if !savesFiles(sb.Operation) {
+			continue
+		}
+		if err := k.store.Update(ctx, func(tx store.Tx) error { return endIfStale(tx, sb.ID) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endIfStale ends a sandbox's operation if it is to make a checkpoint and none is being made.
+func endIfStale(tx store.Tx, id core.SandboxID) error {
+	sb, err := tx.SandboxByID(id)
+	if err != nil || !savesFiles(sb.Operation) {
+		return goneIsDone(err)
+	}
+	list, err := tx.CheckpointsOf(id)
+	if err != nil || slices.ContainsFunc(list, func(c core.Checkpoint) bool { return c.State == core.CheckpointCreating }) {
+		return err
+	}
+	sb.End()
+	return tx.PutSandbox(sb)
 }
 
 // cutOff records that a checkpoint came to nothing because the server ended.

@@ -142,7 +142,8 @@ func (c *checkpoints) record(ctx context.Context, want checkpointing) (rec core.
 			Cause: want.cause, Comment: want.spec.Comment, Template: sb.Template, TemplateName: sb.TemplateName, Config: config,
 			Resources: sb.Resources, Labels: sb.Labels, CreatedAt: now, ExpiresAt: endAfter(now, want.spec.TTL), WrittenBytes: -1,
 		}
-		sb.Operation, sb.OperationSince = core.OpCheckpoint, now
+		sb.Begin(core.OpCheckpoint, now)
+		sb.OperationArg = string(rec.ID)
 		if err := tx.PutSandbox(sb); err != nil {
 			return err
 		}
@@ -171,7 +172,7 @@ func (c *checkpoints) commit(ctx context.Context, rec core.Checkpoint, actor cor
 		if err := c.quotas.checkpointFits(tx, made.Tenant); err != nil {
 			return err
 		}
-		if err := endCheckpoint(tx, made.Sandbox, made.ID); err != nil {
+		if err := endCheckpoint(tx, made, made.ID); err != nil {
 			return err
 		}
 		return checkpointEvent(tx, made, core.EventCheckpointCreated, actor, c.clock.Now(), nil)
@@ -182,20 +183,24 @@ func (c *checkpoints) commit(ctx context.Context, rec core.Checkpoint, actor cor
 	return made, nil
 }
 
-// endCheckpoint ends the operation of a sandbox of which a checkpoint was made, for itself or for a fork. head is it, or empty if it came to nothing.
-func endCheckpoint(tx store.Tx, id core.SandboxID, head core.CheckpointID) error {
-	sb, err := tx.SandboxByID(id)
+// endCheckpoint ends the operation that made a checkpoint, for itself or for a fork, and no other of its sandbox. head is the checkpoint,
+// or empty if it is not to be the head.
+func endCheckpoint(tx store.Tx, rec core.Checkpoint, head core.CheckpointID) error {
+	sb, err := tx.SandboxByID(rec.Sandbox)
 	if err != nil || sb.State == core.StateDeleted {
 		return goneIsDone(err) // It was deleted meanwhile; the checkpoint stays.
 	}
-	if sb.Operation == core.OpCheckpoint || sb.Operation == core.OpFork {
-		sb.Operation, sb.OperationSince = core.OpNone, time.Time{}
+	if savesFiles(sb.Operation) && sb.OperationArg == string(rec.ID) {
+		sb.End()
 	}
 	if head != "" {
 		sb.Head = head
 	}
 	return tx.PutSandbox(sb)
 }
+
+// savesFiles reports whether an operation makes a checkpoint, which is then its argument.
+func savesFiles(op core.OperationKind) bool { return op == core.OpCheckpoint || op == core.OpFork }
 
 // abandon records that a checkpoint came to nothing, and has what is left of it removed. It returns the error for the caller. What can't
 // be written now is written later.
@@ -214,11 +219,7 @@ func (c *checkpoints) abandon(ctx context.Context, rec core.Checkpoint, actor co
 
 func (c *checkpoints) undo(ctx context.Context, rec core.Checkpoint, actor core.Actor, cause error) error {
 	err := c.store.Update(ctx, func(tx store.Tx) error {
-		now, err := tx.CheckpointByID(rec.ID)
-		if err != nil || now.State == core.CheckpointDeleting {
-			return goneIsDone(err)
-		}
-		return recordCheckpointFailed(tx, now, actor, c.clock.Now(), cause)
+		return undoCheckpoint(tx, rec, actor, c.clock.Now(), cause)
 	})
 	if err == nil {
 		c.waiters.wake(rec.Tenant)
@@ -227,13 +228,25 @@ func (c *checkpoints) undo(ctx context.Context, rec core.Checkpoint, actor core.
 	return err
 }
 
+// undoCheckpoint records that a checkpoint came to nothing, unless it was deleted meanwhile. Its operation ends in any case.
+func undoCheckpoint(tx store.Tx, rec core.Checkpoint, actor core.Actor, at time.Time, cause error) error {
+	now, err := tx.CheckpointByID(rec.ID)
+	switch {
+	case core.IsCode(err, core.CodeNotFound), err == nil && now.State == core.CheckpointDeleting:
+		return endCheckpoint(tx, rec, "")
+	case err != nil:
+		return err
+	}
+	return recordCheckpointFailed(tx, now, actor, at, cause)
+}
+
 // recordCheckpointFailed makes a checkpoint that came to nothing deleted, and ends the operation of its sandbox.
 func recordCheckpointFailed(tx store.Tx, rec core.Checkpoint, actor core.Actor, at time.Time, cause error) error {
 	rec.State = core.CheckpointDeleting
 	if err := tx.PutCheckpoint(rec); err != nil {
 		return err
 	}
-	if err := endCheckpoint(tx, rec.Sandbox, ""); err != nil {
+	if err := endCheckpoint(tx, rec, ""); err != nil {
 		return err
 	}
 	return checkpointEvent(tx, rec, core.EventCheckpointFailed, actor, at, map[string]string{

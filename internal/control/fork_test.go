@@ -308,6 +308,39 @@ func TestForkAllOrNone(t *testing.T) {
 	}
 }
 
+// TestForkFailsDuringCheckpoint: the undo of a fork leaves a checkpoint of its source that has begun since alone.
+func TestForkFailsDuringCheckpoint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	lab := w.create(core.SandboxSpec{})
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	w.node.onCreate = func(context.Context, core.NodeSpec) error {
+		w.node.setCheckpoint(func(context.Context, core.CheckpointID, core.SandboxID) error {
+			close(begun)
+			<-goOn
+			return nil
+		}, nil)
+		go func() {
+			_, err := w.svc.CreateCheckpoint(context.Background(), alice, string(lab.ID), core.CheckpointSpec{})
+			done <- err
+		}()
+		<-begun
+		return core.Errorf(core.CodeExhausted, "the disk is full")
+	}
+	_, err := w.svc.ForkSandbox(t.Context(), alice, string(lab.ID), core.ForkSpec{Count: 1})
+	wantCode(t, err, core.CodeExhausted)
+	if now := w.lookUp(lab.ID); now.Operation != core.OpCheckpoint {
+		t.Errorf("during the checkpoint %q is under way", now.Operation)
+	}
+	close(goOn)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	w.wantState(lab.ID, core.StateRunning)
+	w.wantOnly(1, 1)
+}
+
 // TestForkSourceDeleted: while its files are saved a delete of the source ends the fork, from then on not.
 func TestForkSourceDeleted(t *testing.T) {
 	t.Parallel()
@@ -398,6 +431,7 @@ func TestForkCutOff(t *testing.T) {
 			return err
 		}
 		now.Begin(core.OpFork, w.clock.Now())
+		now.OperationArg = string(half.ID)
 		err = errors.Join(tx.PutSandbox(now), tx.PutCheckpoint(half), tx.PutKeyedCall(core.KeyedCall{
 			Tenant: lab.Tenant, Route: "forks of " + string(lab.ID), Key: "k", Digest: keyed("k").Digest, At: w.clock.Now(), Checkpoint: half.ID,
 		}))

@@ -52,6 +52,7 @@ func (x *forking) record(ctx context.Context, f *fork) error {
 		f.saved.Parent, f.saved.Template, f.saved.TemplateName, f.saved.Config = sb.Head, sb.Template, sb.TemplateName, config
 		f.saved.Resources, f.saved.Labels = sb.Resources, sb.Labels
 		sb.Begin(core.OpFork, now)
+		sb.OperationArg = string(f.saved.ID)
 		if err := tx.PutSandbox(sb); err != nil {
 			return err
 		}
@@ -99,7 +100,7 @@ func (x *forking) recordSaved(ctx context.Context, f *fork) error {
 		if err := x.quotas.checkpointFits(tx, f.saved.Tenant); err != nil {
 			return err
 		}
-		return endCheckpoint(tx, f.source, "")
+		return endCheckpoint(tx, f.saved, "")
 	})
 }
 
@@ -160,11 +161,7 @@ func (x *forking) undo(ctx context.Context, f *fork, cause error) (gone bool, er
 		if err := f.turn.undo(tx); err != nil {
 			return err
 		}
-		saved, err := tx.CheckpointByID(f.saved.ID)
-		if err != nil || saved.State == core.CheckpointDeleting {
-			return goneIsDone(err)
-		}
-		return recordCheckpointFailed(tx, saved, f.p.Actor, now, cause)
+		return undoCheckpoint(tx, f.saved, f.p.Actor, now, cause)
 	})
 	if err != nil {
 		return false, err

@@ -41,7 +41,7 @@ type Sandbox struct {
 	// OperationSince is when Operation began; zero if there is none.
 	OperationSince time.Time
 	// OperationArg is what the operation is about, so that another server can take it up: of a restore the checkpoint, empty for what the
-	// sandbox was made from.
+	// sandbox was made from; of a checkpoint and of a fork the one that is being made.
 	OperationArg string
 	// Incarnation rises whenever the sandbox's processes start anew; a command that carries an older one is refused.
 	Incarnation int64

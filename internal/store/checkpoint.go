@@ -33,9 +33,9 @@ type CheckpointReader interface {
 	IsRestored(id core.CheckpointID) (bool, error)
 	// Forks returns the sandboxes that one call forked, by the checkpoint that it made for that: in their order, deleted ones too.
 	Forks(of core.CheckpointID) ([]core.Sandbox, error)
-	// NextCheckpointExpiry returns the earliest ExpiresAt of the checkpoints that are not being deleted; ok is false if none has one.
+	// NextCheckpointExpiry returns the earliest ExpiresAt of the checkpoints that are ready; ok is false if none has one.
 	NextCheckpointExpiry() (at time.Time, ok bool, err error)
-	// ExpiredCheckpoints returns the checkpoints, not being deleted, whose ExpiresAt is not after now.
+	// ExpiredCheckpoints returns the checkpoints that are ready and whose ExpiresAt is not after now.
 	ExpiredCheckpoints(now time.Time) ([]core.Checkpoint, error)
 	// TenantCheckpoints returns the ids of a tenant's checkpoints, in every state.
 	TenantCheckpoints(tenant core.TenantID) ([]core.CheckpointID, error)

@@ -112,19 +112,19 @@ func (r checkpointReader) Forks(of core.CheckpointID) ([]core.Sandbox, error) {
 	return many(r.in, scanSandbox, selectSandbox+"WHERE source = ? AND source <> '' AND parent <> '' ORDER BY created_at, id", of)
 }
 
-// NextCheckpointExpiry returns the earliest deadline of a checkpoint.
+// NextCheckpointExpiry returns the earliest deadline of a checkpoint that is ready.
 func (r checkpointReader) NextCheckpointExpiry() (at time.Time, ok bool, err error) {
 	at, err = one(r.in, "", func(r row) (t time.Time, err error) {
 		err = r.Scan((*instant)(&t))
 		return t, err
-	}, "SELECT min(expires_at) FROM checkpoint WHERE expires_at IS NOT NULL AND state <> 'deleting'")
+	}, "SELECT min(expires_at) FROM checkpoint WHERE expires_at IS NOT NULL AND state = 'ready'")
 	return at, !at.IsZero(), err
 }
 
-// ExpiredCheckpoints returns the checkpoints whose deadline has come, in the order of their deadlines.
+// ExpiredCheckpoints returns the checkpoints that are ready and whose deadline has come, in the order of their deadlines.
 func (r checkpointReader) ExpiredCheckpoints(now time.Time) ([]core.Checkpoint, error) {
 	return many(r.in, scanCheckpoint,
-		selectCheckpoint+"WHERE expires_at IS NOT NULL AND expires_at <= ? AND state <> 'deleting' ORDER BY expires_at, id", instant(now))
+		selectCheckpoint+"WHERE expires_at IS NOT NULL AND expires_at <= ? AND state = 'ready' ORDER BY expires_at, id", instant(now))
 }
 
 // TenantCheckpoints returns the ids of a tenant's checkpoints.

@@ -291,6 +291,12 @@ func testCheckpointExpiry(t *testing.T, open Open) {
 	if _, ok, due := next(); ok || due != 0 {
 		t.Error("one without a ttl expires")
 	}
+	half := newCheckpoint(alice, "s1", 0)
+	half.State, half.ExpiresAt = core.CheckpointCreating, epoch().Add(time.Minute)
+	s.putCheckpoint(half)
+	if _, ok, due := next(); ok || due != 0 {
+		t.Error("one that is being made expires")
+	}
 	var list []core.Checkpoint
 	for i := range 3 {
 		c := newCheckpoint(alice, "s1", i)
