@@ -115,7 +115,8 @@ type Driver interface {
 	Resize(ctx context.Context, id core.SandboxID, r core.Resources) error
 	// Freeze holds all of the guest's tasks, the guest agent's too, and keeps memory, open files and connections. When it returns, none
 	// runs, and nothing that they were writing is half written; Status still says that the sandbox runs. Freezing what is frozen
-	// succeeds. It fails with unavailable if the sandbox does not run or can't be held in time. On any error nothing is held.
+	// succeeds. It fails with unavailable if the sandbox does not run or can't be held in time. After an
+	// error it may be held if Thaw fails too: then it has to be killed.
 	Freeze(ctx context.Context, id core.SandboxID) error
 	// Thaw lets go of what Freeze holds, also when that was called by a driver that is gone, wherever it came to. Thawing what is not
 	// frozen succeeds, also of a sandbox that does not run.

@@ -24,8 +24,9 @@ type box struct {
 	// dying are processes that have been killed and may be ours to reap.
 	dying []process
 
-	// held says that this driver has seen the guest's tasks held. op guards it.
-	held bool
+	// What this driver knows of whether the guest's tasks are held, see freeze.go: the sentry has answered that they are, or that they are
+	// not; or it was told to hold them, has not answered, and may do so yet. op guards these.
+	held, free, pausing bool
 }
 
 // newBox returns a box for a record.

@@ -38,6 +38,9 @@ func controlSocket(stateDir, container string) string {
 	return filepath.Join(stateDir, controlSocketPrefix+container+".sock")
 }
 
+// errUnreached says that a sentry was asked nothing.
+var errUnreached = errors.New("connect to sentry")
+
 // dialControl connects to a sentry. A path longer than an address may be is reached through a descriptor.
 func dialControl(ctx context.Context, path string) (conn net.Conn, err error) {
 	var dialer net.Dialer
@@ -46,22 +49,23 @@ func dialControl(ctx context.Context, path string) (conn net.Conn, err error) {
 	} else {
 		fd, openErr := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if openErr != nil {
-			return nil, fmt.Errorf("open control socket: %w", openErr)
+			return nil, fmt.Errorf("%w: open control socket: %w", errUnreached, openErr)
 		}
 		f := os.NewFile(uintptr(fd), path)
 		defer func() { err = errors.Join(err, f.Close()) }()
 		conn, err = dialer.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("connect to sentry: %w", err)
+		return nil, fmt.Errorf("%w: %w", errUnreached, err)
 	}
 	return conn, nil
 }
 
-// maxReply bounds a sentry's answer: a guest may have taken the sentry over. maxStacks is what gVisor tells at most of its stacks, in JSON.
+// maxReply bounds a sentry's answer: a guest may have taken the sentry over. maxStacks does for its stacks, which are those of some
+// thousands of threads: many sentries are looked at together.
 const (
 	maxReply  = 4 << 20
-	maxStacks = 80 << 20
+	maxStacks = 8 << 20
 )
 
 // call makes one call on a connection, and hands files over with it. The connection's deadline, or closing it, ends the wait.

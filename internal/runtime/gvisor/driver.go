@@ -125,7 +125,7 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 		cfg: cfg, digest: digest, program: program, cgroups: cgroups, log: cfg.Logger,
 		exits: make(chan runtime.Exit, 16), closing: make(chan struct{}), boxes: map[core.SandboxID]*box{},
 	}
-	d.freezer = &freezer{d}
+	d.freezer = newFreezer(d)
 	return d, nil
 }
 

@@ -32,6 +32,8 @@ type record struct {
 	Started     bool    `json:"started"`
 	// Held says that the guest's tasks are held, or were about to be, or to be let go: see freeze.go.
 	Held bool `json:"held,omitempty"`
+	// Overdue counts how often the tasks were let go, or were about to be, before all had stopped: each may have left a goroutine.
+	Overdue int `json:"overdue,omitempty"`
 }
 
 const recordSuffix = ".json"
