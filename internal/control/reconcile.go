@@ -107,17 +107,20 @@ func (r *repair) reconcileOne(ctx context.Context, sb core.Sandbox, runs, reboot
 		if !runs && sb.State == core.StateRunning {
 			why.seen = r.usage.seen
 		}
-		r.finishStop(ctx, sb, system("reconcile"), why)
+		r.finishStop(sb, why)
 		return nil
 	case sb.Operation == core.OpWake && runs:
 		// It had answered before the crash: whoever asked for it wants it to run.
 		_, err := r.waking.commit(ctx, sb, system("reconcile"))
 		return err
 	case sb.Operation == core.OpWake:
-		cause := core.Errorf(core.CodeUnavailable, "the server was restarted during the wake")
-		return r.waking.undo(ctx, sb.ID, system("reconcile"), sb.Incarnation, cause)
+		r.undoWake(sb)
+		return nil
 	case sb.Operation == core.OpRestore:
 		r.restoring.resume(sb)
+		return nil
+	case sb.Operation == core.OpResize && sb.State != core.StateRunning:
+		r.resizing.resume(ctx, sb)
 		return nil
 	case sb.State == core.StateRunning && !runs && rebooted && core.AfterReboot(sb.State, sb.Persistent) == core.StateStopped:
 		return r.rebooted(ctx, sb)
@@ -139,21 +142,26 @@ func (r *repair) reconcileOne(ctx context.Context, sb core.Sandbox, runs, reboot
 // rebootReason is why all that ran on a node has ended.
 const rebootReason = "the machine that it ran on was restarted"
 
-// finishStop ends a sandbox, and says so on record: now, or in the background if that fails.
-func (r *repair) finishStop(ctx context.Context, sb core.Sandbox, actor core.Actor, why stopReason) {
-	act := func(ctx context.Context) error {
-		return r.inTurn(ctx, sb.ID, func(ctx context.Context) error {
-			_, err := r.stopping.finish(ctx, sb, actor, why)
-			return goneIsDone(err)
-		})
-	}
-	if err := act(ctx); err != nil {
-		failed := func(err error) {
-			r.log.Warn("a stop that a restart cut off: will be tried again", slog.String("sandbox_id", string(sb.ID)), slog.Any("err", err))
-		}
-		failed(err)
-		r.persist(act, failed)
-	}
+// finishStop goes on with a stop that a restart cut off, in the background.
+func (r *repair) finishStop(sb core.Sandbox, why stopReason) {
+	r.goOn(sb.ID, "a stop that a restart cut off: will be tried again", func(ctx context.Context) error {
+		return r.stopping.settle(ctx, sb.ID, system("reconcile"), why)
+	})
+}
+
+// undoWake undoes a wake that a restart cut off, in the background.
+func (r *repair) undoWake(sb core.Sandbox) {
+	cause := core.Errorf(core.CodeUnavailable, "the server was restarted during the wake")
+	r.goOn(sb.ID, "a wake that a restart cut off: will be tried again", func(ctx context.Context) error {
+		return r.waking.undo(ctx, sb.ID, system("reconcile"), sb.Incarnation, cause)
+	})
+}
+
+// goOn does act in a sandbox's turn, in the background, until it succeeds. Each failure is logged as what.
+func (r *repair) goOn(id core.SandboxID, what string, act func(ctx context.Context) error) {
+	r.persist(func(ctx context.Context) error { return r.inTurn(ctx, id, act) }, func(err error) {
+		r.log.Warn(what, slog.String("sandbox_id", string(id)), slog.Any("err", err))
+	})
 }
 
 // rebooted records that a sandbox is stopped which ran when its machine was restarted.

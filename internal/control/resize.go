@@ -54,11 +54,9 @@ func (z *resizing) update(ctx context.Context, p Principal, id core.SandboxID, p
 		return sb, z.giveBack(ctx, id, old, err)
 	}
 	z.waiters.wake(p.Tenant)
-	if sb.State == core.StateRunning {
-		if err = failpoint.Hit(failpoint.ControlResizeRecorded); err == nil {
-			err = z.node.Resize(ctx, id, want, false)
-		}
-		if err == nil {
+	err = failpoint.Hit(failpoint.ControlResizeRecorded)
+	if err == nil && sb.State == core.StateRunning {
+		if err = z.node.Resize(ctx, id, want, false); err == nil {
 			err = failpoint.Hit(failpoint.ControlResizeNodeDone)
 		}
 	}

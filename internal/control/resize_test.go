@@ -225,6 +225,34 @@ func TestResizeAndDelete(t *testing.T) {
 	eventually(t, "it is gone", func() bool { return w.node.count() == 0 })
 }
 
+// TestResizeOfStoppedCutOff: so it is of one that doesn't run.
+func TestResizeOfStoppedCutOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	sb := w.create(core.SandboxSpec{})
+	w.stop(sb)
+	_ = w.svc.Close()
+	w.change(func(tx store.Tx) error {
+		sb, err := tx.SandboxByID(sb.ID)
+		if err != nil {
+			return err
+		}
+		sb.Resources.MemoryBytes = 256 * mib
+		sb.Begin(core.OpResize, w.clock.Now())
+		return tx.PutSandbox(sb)
+	})
+	w.node.onResize = func(context.Context, core.Resources, bool) error {
+		t.Error("the node was asked")
+		return nil
+	}
+	w.start()
+	eventually(t, "the change is settled", func() bool { return w.lookUp(sb.ID).Operation == core.OpNone })
+	if got := w.lookUp(sb.ID); got.State != core.StateStopped || got.Resources.MemoryBytes != 256*mib {
+		t.Errorf("it is %+v", got)
+	}
+	w.wake(sb)
+}
+
 // TestResizeCutOff: after a crash in the middle the limits are those of the record, and another change is possible.
 func TestResizeCutOff(t *testing.T) {
 	t.Parallel()

@@ -580,6 +580,65 @@ func TestRestartFinishesStopAndUndoesWake(t *testing.T) {
 	}
 }
 
+// TestStartWithoutLuck: a sandbox that can't be reclaimed keeps nothing else from starting, and is tried again.
+func TestStartWithoutLuck(t *testing.T) {
+	t.Parallel()
+	for op, state := range map[core.OperationKind]core.State{core.OpWake: core.StateStopped, core.OpStop: core.StateRunning} {
+		t.Run(string(op), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t).start().ready()
+			sb := w.create(core.SandboxSpec{Persistent: true})
+			w.stop(sb)
+			_ = w.svc.Close()
+			w.change(func(tx store.Tx) error {
+				got, err := tx.SandboxByID(sb.ID)
+				if err != nil {
+					return err
+				}
+				got.State = state
+				got.Begin(op, w.clock.Now())
+				return tx.PutSandbox(got)
+			})
+			w.node.stopBy(func(context.Context) error { return core.Errorf(core.CodeUnavailable, "the kernel doesn't let go") })
+			w.start()
+			other := w.create(core.SandboxSpec{})
+			if now := w.lookUp(sb.ID); now.Operation != op {
+				t.Errorf("it is %s with %q under way", now.State, now.Operation)
+			}
+			w.node.stopBy(nil)
+			eventually(t, "it is settled", func() bool {
+				w.clock.advance(time.Second)
+				return w.lookUp(sb.ID).Operation == core.OpNone
+			})
+			w.wantState(sb.ID, core.StateStopped)
+			w.wantState(other.ID, core.StateRunning)
+		})
+	}
+}
+
+// TestStartDoesNotWait: a stop that takes long doesn't keep the server from serving.
+func TestStartDoesNotWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	sb := w.create(core.SandboxSpec{Persistent: true})
+	_ = w.svc.Close()
+	w.change(func(tx store.Tx) error {
+		got, err := tx.SandboxByID(sb.ID)
+		if err != nil {
+			return err
+		}
+		got.Begin(core.OpStop, w.clock.Now())
+		return tx.PutSandbox(got)
+	})
+	goOn := make(chan struct{})
+	w.node.stopBy(func(context.Context) error { <-goOn; return nil })
+	w.start()
+	w.create(core.SandboxSpec{})
+	close(goOn)
+	eventually(t, "it is stopped", func() bool { return w.lookUp(sb.ID).Operation == core.OpNone })
+	w.wantState(sb.ID, core.StateStopped)
+}
+
 // TestReboot: what a node's restart has ended is stopped if it is to be kept, and has failed otherwise.
 func TestReboot(t *testing.T) {
 	t.Parallel()
