@@ -497,6 +497,62 @@ func TestCheckpointsOfOthers(t *testing.T) {
 	wantCode(t, err, core.CodeDenied)
 }
 
+// TestKeepLastOfOthers: what a key can't see it doesn't delete by keep_last either.
+func TestKeepLastOfOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	sb := w.create(core.SandboxSpec{})
+	w.save(sb, core.CheckpointSpec{Comment: "hidden"})
+	labels := map[string]string{"team": "a"}
+	if _, err := w.svc.UpdateSandbox(t.Context(), alice, string(sb.ID), control.SandboxPatch{Labels: &labels}); err != nil {
+		t.Fatal(err)
+	}
+	some := alice
+	some.Labels = labels
+	for _, comment := range []string{"old", "new"} {
+		w.clock.advance(time.Second)
+		if _, err := w.svc.CreateCheckpoint(t.Context(), some, string(sb.ID), core.CheckpointSpec{Comment: comment, KeepLast: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.savedOf(""); got != "hidden new" {
+		t.Errorf("left are %q", got)
+	}
+}
+
+// TestExpiryWaitsForRestore: one that is due and being restored is looked at now and then, not all the time.
+func TestExpiryWaitsForRestore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start().ready()
+	sb := w.create(core.SandboxSpec{Persistent: true})
+	c := w.save(sb, core.CheckpointSpec{Comment: "due", TTL: time.Minute})
+	w.change(func(tx store.Tx) error {
+		now, err := tx.SandboxByID(sb.ID)
+		if err != nil {
+			return err
+		}
+		now.Begin(core.OpRestore, w.clock.Now())
+		now.OperationArg = string(c.ID)
+		return tx.PutSandbox(now)
+	})
+	w.clock.advance(time.Minute)
+	for range 2 {
+		wait, err := control.ExpireCheckpoints(t.Context(), w.svc)
+		if err != nil || wait != time.Second {
+			t.Errorf("it waits %v, %v", wait, err)
+		}
+	}
+	w.change(func(tx store.Tx) error {
+		now, err := tx.SandboxByID(sb.ID)
+		if err != nil {
+			return err
+		}
+		now.End()
+		return tx.PutSandbox(now)
+	})
+	eventually(t, "it has expired", func() bool { w.clock.advance(time.Second); return w.savedOf("") == "" })
+}
+
 // TestCheckpointUsage: what checkpoints keep of a sandbox that is gone counts for the tenant, once for all that have it.
 func TestCheckpointUsage(t *testing.T) {
 	t.Parallel()

@@ -140,6 +140,11 @@ func (k *checkpointKeeping) dropUnused(ctx context.Context, rec core.Checkpoint)
 // keepNewest deletes a sandbox's checkpoints that there are for one cause, but for the newest. That it can't is no failure of the one that
 // was made.
 func (c *checkpoints) keepNewest(ctx context.Context, id core.SandboxID, cause core.CheckpointCause, most int) {
+	c.keepNewestLabeled(ctx, id, cause, nil, most)
+}
+
+// keepNewestLabeled is keepNewest among the checkpoints with these labels. Others neither count nor go.
+func (c *checkpoints) keepNewestLabeled(ctx context.Context, id core.SandboxID, cause core.CheckpointCause, labels map[string]string, most int) {
 	err := c.keeping.remove(context.WithoutCancel(ctx), system("keep_last"), "keep_last", func(r store.Reader) (gone []core.Checkpoint, err error) {
 		list, err := r.CheckpointsOf(id)
 		if err != nil {
@@ -147,7 +152,7 @@ func (c *checkpoints) keepNewest(ctx context.Context, id core.SandboxID, cause c
 		}
 		kept := 0
 		for _, rec := range list {
-			if rec.Cause != cause || rec.State != core.CheckpointReady {
+			if rec.Cause != cause || rec.State != core.CheckpointReady || !hasLabels(rec.Labels, labels) {
 				continue
 			}
 			if kept++; kept > most {
@@ -305,13 +310,18 @@ func (k *checkpointKeeping) expire(ctx context.Context) (time.Duration, error) {
 		return at, ok, err
 	}
 	at, ok, err := next()
+	var least time.Duration
 	if err == nil && ok && !at.After(k.clock.Now()) {
 		err = k.remove(ctx, system("ttl"), "ttl", func(r store.Reader) ([]core.Checkpoint, error) {
 			list, err := r.ExpiredCheckpoints(k.clock.Now())
 			if err != nil {
 				return nil, err
 			}
-			return notRestored(r, list)
+			free, err := notRestored(r, list)
+			if len(free) < len(list) { // a restore that is under way holds one back, which stays due
+				least = time.Second
+			}
+			return free, err
 		})
 		if err == nil {
 			at, ok, err = next()
@@ -320,5 +330,5 @@ func (k *checkpointKeeping) expire(ctx context.Context) (time.Duration, error) {
 	if err != nil || !ok {
 		return lookMost, err
 	}
-	return min(max(at.Sub(k.clock.Now()), 0), lookMost), nil
+	return min(max(at.Sub(k.clock.Now()), least), lookMost), nil
 }

@@ -53,7 +53,7 @@ func (c *checkpoints) CreateCheckpoint(ctx context.Context, p Principal, ref str
 	}
 	turn.keep(ctx, rec)
 	if spec.KeepLast > 0 {
-		c.keepNewest(ctx, rec.Sandbox, core.CauseCall, spec.KeepLast)
+		c.keepNewestLabeled(ctx, rec.Sandbox, core.CauseCall, p.Labels, spec.KeepLast)
 	}
 	return rec, failpoint.Hit(failpoint.ControlCheckpointCommitted)
 }

@@ -91,6 +91,11 @@ func TryForgotten(ctx context.Context, s *Service, p Principal, id core.SandboxI
 	}
 }
 
+// ExpireCheckpoints does what the loop does once, and returns how long it would wait.
+func ExpireCheckpoints(ctx context.Context, s *Service) (time.Duration, error) {
+	return s.checkpoints.keeping.expire(ctx)
+}
+
 // CommandsWaiting counts those who have a sandbox's turn or wait for it.
 func CommandsWaiting(s *Service, id core.SandboxID) int {
 	s.commands.mu.Lock()
