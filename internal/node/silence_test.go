@@ -3,6 +3,7 @@ package node_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -208,7 +209,9 @@ func TestNodeStoodStill(t *testing.T) {
 func TestHeldIsNotSilent(t *testing.T) {
 	s, spec, _ := startSilent(t)
 	s.callInVain(t, spec.Sandbox)
-	held, goOn, made := make(chan struct{}), make(chan struct{}), make(chan error)
+	held, goOn, made := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	letGo := sync.OnceFunc(func() { close(goOn) })
+	defer letGo()
 	s.disk.SetHook(func(_ context.Context, c diskfake.Call) error {
 		if c.Op == diskfake.OpClone {
 			close(held)
@@ -227,7 +230,7 @@ func TestHeldIsNotSilent(t *testing.T) {
 	if !s.running(spec.Sandbox) {
 		t.Error("ended while it was held")
 	}
-	close(goOn)
+	letGo()
 	if err := <-made; err != nil {
 		t.Fatal(err)
 	}
