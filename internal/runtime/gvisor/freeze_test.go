@@ -53,7 +53,8 @@ func TestReadStacks(t *testing.T) {
 	}
 }
 
-// fakeSentry counts as a sentry does. A method of mute is not answered, and done after so many looks at the sentry.
+// fakeSentry counts as a sentry does. A method of mute is not answered, and done after so many looks at the sentry,
+// or before what it is asked next.
 type fakeSentry struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -114,13 +115,13 @@ func (s *fakeSentry) serve(c net.Conn) {
 func (s *fakeSentry) asked(method string) (result any, answer bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if method == methodStacks {
-		for m := range s.late {
-			if s.late[m]--; s.late[m] == 0 {
-				delete(s.late, m)
-				s.do(m)
-			}
+	for m := range s.late {
+		if s.late[m]--; s.late[m] == 0 || method != methodStacks {
+			delete(s.late, m)
+			s.do(m)
 		}
+	}
+	if method == methodStacks {
 		return s.stacks(), true
 	}
 	if looks, ok := s.mute[method]; ok {
