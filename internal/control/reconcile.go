@@ -144,7 +144,7 @@ const rebootReason = "the machine that it ran on was restarted"
 
 // finishStop goes on with a stop that a restart cut off, in the background.
 func (r *repair) finishStop(sb core.Sandbox, why stopReason) {
-	r.goOn(sb.ID, "a stop that a restart cut off: will be tried again", func(ctx context.Context) error {
+	r.goOn(sb.ID, "a stop", func(ctx context.Context) error {
 		return r.stopping.settle(ctx, sb.ID, system("reconcile"), why)
 	})
 }
@@ -152,7 +152,7 @@ func (r *repair) finishStop(sb core.Sandbox, why stopReason) {
 // undoWake undoes a wake that a restart cut off, in the background.
 func (r *repair) undoWake(sb core.Sandbox) {
 	cause := core.Errorf(core.CodeUnavailable, "the server was restarted during the wake")
-	r.goOn(sb.ID, "a wake that a restart cut off: will be tried again", func(ctx context.Context) error {
+	r.goOn(sb.ID, "undo of a wake", func(ctx context.Context) error {
 		return r.waking.undo(ctx, sb.ID, system("reconcile"), sb.Incarnation, cause)
 	})
 }
@@ -160,7 +160,7 @@ func (r *repair) undoWake(sb core.Sandbox) {
 // goOn does act in a sandbox's turn, in the background, until it succeeds. Each failure is logged as what.
 func (r *repair) goOn(id core.SandboxID, what string, act func(ctx context.Context) error) {
 	r.persist(func(ctx context.Context) error { return r.inTurn(ctx, id, act) }, func(err error) {
-		r.log.Warn(what, slog.String("sandbox_id", string(id)), slog.Any("err", err))
+		r.log.Warn("what a restart cut off will be tried again", slog.String("what", what), slog.String("sandbox_id", string(id)), slog.Any("err", err))
 	})
 }
 
