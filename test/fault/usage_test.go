@@ -63,12 +63,12 @@ func testUsage(t *testing.T, e env) {
 			want[ev.SandboxID] = s
 		}
 		switch ev.Type {
-		case "sandbox.running":
-			s.open = &ev
-		case "sandbox.resized":
-			s.until(ev.At)
-			s.open = &ev
-		case "sandbox.failed", "sandbox.deleted":
+		case "sandbox.running", "sandbox.restored", "sandbox.resized":
+			if ev.Data["vcpus"] != "" { // or what could not be begun has left it running as before
+				s.until(ev.At)
+				s.open = &ev
+			}
+		case "sandbox.stopped", "sandbox.failed", "sandbox.deleted":
 			if until, err := time.Parse(time.RFC3339Nano, ev.Data["awake_until"]); err == nil {
 				ev.At = until
 			}
