@@ -81,7 +81,7 @@ unit: ## Unit and contract tests of what the race detector does not suit.
 
 # The store's tests of 10,000 records are for the unit run: under the race detector they take minutes.
 race: ## Unit, contract and CLI tests with the race detector.
-	@$(ROOT_ENV); CGO_ENABLED=1 $(GO) test -race -timeout 10m $$($(GO) list ./... | grep -E '$(RACE)')
+	@$(ROOT_ENV); CGO_ENABLED=1 $(GO) test -race -timeout 15m $$($(GO) list ./... | grep -E '$(RACE)')
 	@CGO_ENABLED=1 $(GO) test -race -short -timeout 10m ./internal/store/...
 
 e2e: test-build clients ## The built program: real server, real sandboxes, other vendors' clients, a small fault set. Needs root.
