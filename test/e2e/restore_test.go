@@ -14,7 +14,7 @@ func testRestore(t *testing.T, e env) {
 	who := e.Out(t, sb.ID, identity)
 	e.Out(t, sb.ID, "mkdir /w && printf one >/w/f && ln /w/f /w/hard && chown 1000:1000 /w/f && chmod 4750 /w/f && printf x >/w/one")
 	first := e.save(t, sb.ID, shoal.CreateCheckpointRequest{Comment: "one"})
-	e.Out(t, sb.ID, "rm /w/one && printf two >/w/f && chmod 600 /w/f && printf y >/w/two && sleep 1000 & echo started")
+	e.Out(t, sb.ID, "rm /w/one && printf two >/w/f && chmod 600 /w/f && printf y >/w/two; sleep 1000 & echo started")
 	look := "cat /w/f; stat -c ' %a %u:%g %h' /w/f; ls /w; pgrep -x sleep || true"
 	const one, two = "one 4750 1000:1000 2\nf\nhard\none\n", "two 600 1000:1000 2\nf\nhard\ntwo\n"
 	restore := func(id, want string) string {
