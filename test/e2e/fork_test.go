@@ -19,11 +19,9 @@ func (e env) forks(t *testing.T, sandbox string, req shoal.ForkSandboxRequest) [
 	if err != nil {
 		t.Fatalf("fork: %v", err)
 	}
-	t.Cleanup(func() {
-		for _, sb := range list {
-			_ = e.Client.Sandboxes().Delete(harness.Context(t), sb.ID)
-		}
-	})
+	for _, sb := range list {
+		e.DeleteAtEnd(t, sb.ID)
+	}
 	return list
 }
 
@@ -102,7 +100,7 @@ func testForkLineage(t *testing.T, e env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = e.Client.Sandboxes().Delete(harness.Context(t), from.ID) })
+	e.DeleteAtEnd(t, from.ID)
 	err = errors.Join(
 		e.Client.Checkpoints().Delete(ctx(t), middle.ID), e.Client.Sandboxes().Delete(ctx(t), sb.ID), e.Client.Sandboxes().Delete(ctx(t), first.ID))
 	if err != nil {

@@ -68,7 +68,6 @@ func testTwoRestores(t *testing.T, e env) {
 		e.Out(t, sb.ID, "rm -rf /w && mkdir /w && for i in $(seq 50); do printf "+name+" >/w/$i; done")
 		c := e.save(t, sb.ID, shoal.CreateCheckpointRequest{Comment: name})
 		ids = append(ids, c.ID)
-		t.Cleanup(func() { _ = e.Client.Checkpoints().Delete(ctx(t), c.ID) })
 	}
 	for range 3 {
 		var wg sync.WaitGroup
@@ -97,7 +96,7 @@ func testTwoRestores(t *testing.T, e env) {
 			t.Errorf("it has %q, and %d won: %v", got, won, errs)
 		}
 	}
-	if err := e.Client.Sandboxes().Delete(ctx(t), sb.ID); err != nil {
+	if err := e.Client.Sandboxes().DeleteWithCheckpoints(ctx(t), sb.ID); err != nil {
 		t.Error(err)
 	}
 }

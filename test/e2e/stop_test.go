@@ -251,7 +251,7 @@ func testStopKeepsLimit(t *testing.T, e env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = e.Client.Sandboxes().Delete(ctx(t), sb.ID) })
+	e.DeleteAtEnd(t, sb.ID)
 	fits := func(mib int) bool {
 		res := e.sh(t, sb, fmt.Sprintf("dd if=/dev/urandom of=/root/big bs=1M count=%d conv=fsync; x=$?; rm -f /root/big; sync; exit $x", mib))
 		return *res.ExitCode == 0

@@ -30,7 +30,7 @@ func testTLS(t *testing.T, e env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = e.Client.Sandboxes().Delete(ctx(t), sb.ID) })
+	e.DeleteAtEnd(t, sb.ID)
 	content := bytes.Repeat([]byte("over TLS "), 100_000)
 	if _, err := c.Files(sb.ID).Write(ctx(t), "/tmp/f", bytes.NewReader(content), shoal.WriteOptions{}); err != nil {
 		t.Fatal(err)

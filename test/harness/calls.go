@@ -34,17 +34,23 @@ func (s *Server) Create(tb testing.TB, req shoal.CreateSandboxRequest) shoal.San
 func (s *Server) Sandbox(tb testing.TB, req shoal.CreateSandboxRequest) shoal.Sandbox {
 	tb.Helper()
 	sb := s.Create(tb, req)
+	s.DeleteAtEnd(tb, sb.ID)
+	return sb
+}
+
+// DeleteAtEnd deletes a sandbox when the test has ended, if it is still there. The test's own context is canceled by then.
+func (s *Server) DeleteAtEnd(tb testing.TB, id string) {
+	tb.Helper()
 	tb.Cleanup(func() {
 		if s.Exited() {
 			return
 		}
 		c, cancel := context.WithTimeout(context.Background(), CallLimit)
 		defer cancel()
-		if err := s.Client.Sandboxes().Delete(c, sb.ID); err != nil && shoal.ErrorCode(err) != "not_found" {
+		if err := s.Client.Sandboxes().Delete(c, id); err != nil && shoal.ErrorCode(err) != "not_found" {
 			tb.Errorf("delete: %v", err)
 		}
 	})
-	return sb
 }
 
 // Sandboxes lists all sandboxes.
